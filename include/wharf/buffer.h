@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* A buffer: one segment of memory a rank, every segment a plain pointer on
+ * every rank. */
+#ifndef WHARF_BUFFER_H
+#define WHARF_BUFFER_H
+
+#include <stdio.h>
+
+#include "wharf/base.h"
+#include "wharf/node.h"
+#include "wharf/status.h"
+
+typedef struct wharf_buffer wharf_buffer;
+
+/* Most buffers attached to one node at a time. */
+#define WHARF_MAX_BUFFERS 4096
+
+/* Where segments live. */
+typedef enum wharf_space {
+    WHARF_SPACE_DEVICE = 0, /* memory of each rank's GPU (host backend: host) */
+    WHARF_SPACE_HOST = 1    /* host memory, mapped for every rank's GPU */
+} wharf_space;
+
+/* Flags of wharf_buffer_options. */
+#define WHARF_BUFFER_CONTIGUOUS                                                \
+    0x1u /* segments adjacent in rank order, each                              \
+            size rounded up to the granularity */
+#define WHARF_BUFFER_SAME_ADDRESS                                              \
+    0x2u /* same address on every rank, if the                                 \
+            address ranges allow it */
+#define WHARF_BUFFER_SAME_ADDRESS_REQUIRED 0x4u /* the same, or an error */
+#define WHARF_BUFFER_ZERO 0x8u /* every byte 0 after the attach */
+#define WHARF_BUFFER_READ_ONLY                                                 \
+    0x10u /* only its own rank may write a                                     \
+             segment; hardware refuses others                                  \
+             where it can, see                                                 \
+             wharf_buffer_info.write_protected */
+
+/* What kind of handle carries a buffer's memory between ranks. */
+typedef enum wharf_handle_kind {
+    WHARF_HANDLE_MEMFD = 0, /* host memory, a descriptor */
+    WHARF_HANDLE_VMM = 1,   /* CUDA physical memory, descriptors */
+    WHARF_HANDLE_IPC = 2    /* legacy CUDA IPC handle */
+} wharf_handle_kind;
+
+/** Options of an attach. Start from WHARF_BUFFER_OPTIONS_INIT. They must agree
+ * on all ranks, the name included. */
+typedef struct wharf_buffer_options {
+    size_t struct_size;
+    wharf_space space;
+    unsigned flags;   /* WHARF_BUFFER_... or-ed */
+    const char *name; /* for logs and listings, up to 31 bytes; NULL: none */
+} wharf_buffer_options;
+
+#define WHARF_BUFFER_OPTIONS_INIT                                              \
+    {                                                                          \
+        sizeof(wharf_buffer_options), WHARF_SPACE_DEVICE, 0, NULL              \
+    }
+
+/* How the calling rank reaches one segment. Set struct_size before the call. */
+typedef struct wharf_buffer_info {
+    size_t struct_size;
+    wharf_handle_kind handle;
+    wharf_space space;     /* where the memory really is */
+    wharf_path path;       /* from the calling rank to the segment's rank */
+    int owner;             /* node rank that allocated it */
+    int chunks;            /* physical pieces of the block it lies in */
+    uint64_t chunk_bytes;  /* size of each of them but the last */
+    uint64_t mapped_bytes; /* bytes the calling rank has mapped for the whole
+                              buffer */
+    int same_address;      /* 1: at the same address on every rank */
+    int write_protected;   /* 1: the caller cannot write it, the hardware
+                              refuses */
+    int pooled;            /* 1: this attach reused kept mappings */
+    char reason[96];       /* why this kind and path */
+} wharf_buffer_info;
+
+WHARF_BEGIN_DECLS
+
+/**
+ * Attaches a buffer: every rank gives the size of its segment and gets a
+ * pointer to every rank's segment.
+ *
+ * Collective on node. Segments start 256-byte aligned (granularity aligned
+ * with CONTIGUOUS or READ_ONLY). Contents are undefined unless
+ * WHARF_BUFFER_ZERO: they may be what ranks of this node left in a buffer
+ * detached before. Data written through every mapping is read back before the
+ * call returns. On failure every rank returns the same status, nothing stays
+ * allocated and the next attach works.
+ *
+ * @param node    an open node
+ * @param size    bytes of the caller's segment, may be 0 and differ by rank
+ * @param options NULL for defaults
+ * @param[out] buffer the buffer, to be given to wharf_buffer_detach; untouched
+ *                    on failure
+ * @return WHARF_OK; WHARF_EARG (NULL, unknown flag, size overflow);
+ *         WHARF_EMISMATCH; WHARF_ESTATE; WHARF_ENOMEM, WHARF_EDEVMEM;
+ *         WHARF_EUNSUPPORTED (SAME_ADDRESS_REQUIRED, CONTIGUOUS over legacy
+ *         handles); WHARF_EDEGRADED (strict); WHARF_ELIMIT; WHARF_EDATA;
+ *         WHARF_EDRIVER, WHARF_EOS; WHARF_ETIMEDOUT; WHARF_EPEER, WHARF_EFAULT
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_buffer_attach(wharf_node *node, size_t size,
+                    const wharf_buffer_options *options, wharf_buffer **buffer);
+
+/**
+ * Attaches several buffers in one exchange: all or none.
+ *
+ * Collective on node. As wharf_buffer_attach for each, for the cost of little
+ * more than one.
+ *
+ * @param count   number of buffers, 1 .. 64, the same on all ranks
+ * @param sizes   count sizes of the caller's segments, bytes
+ * @param options count options, or NULL for defaults
+ * @param[out] buffers count buffers; untouched on failure
+ * @return as wharf_buffer_attach
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_attach_many(
+    wharf_node *node, int count, const size_t *sizes,
+    const wharf_buffer_options *options, wharf_buffer **buffers);
+
+/**
+ * Detaches a buffer: waits for the caller's own GPU work, closes every rank's
+ * imports, then frees at the owners.
+ *
+ * Collective on the buffer's node, in the order of the other collectives. All
+ * work of the calling process on its GPU is complete before the memory goes.
+ * If a rank does not come before the deadline, or is dead, the call names it;
+ * memory which that rank may still use is kept, counted (wharf_stats
+ * kept_bytes) and given back at exit.
+ *
+ * @param[in,out] buffer set to NULL, also on failure
+ * @return WHARF_OK; WHARF_EARG (NULL); WHARF_ESTATE (detached before);
+ *         WHARF_ETIMEDOUT; WHARF_EPEER; WHARF_EFAULT (context was ruined, all
+ *         is released all the same)
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_buffer_detach(wharf_buffer **buffer);
+
+/**
+ * Pointer and size of a rank's segment, as the calling rank sees it.
+ *
+ * Local, any thread. Device space: a device pointer. Host space: valid on the
+ * CPU and on the caller's GPU.
+ *
+ * @param rank 0 .. node size - 1
+ * @param[out] pointer NULL for a segment of size 0; the argument may be NULL
+ * @param[out] size    bytes asked for by that rank; the argument may be NULL
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_segment(
+    const wharf_buffer *buffer, int rank, void **pointer, size_t *size);
+
+/**
+ * Start and whole size of the address range that holds all segments.
+ *
+ * Local, any thread. With CONTIGUOUS, size covers every segment without gaps
+ * and is the sum of the rounded sizes. Legacy handles have no common range:
+ * WHARF_EUNSUPPORTED if more than one GPU holds segments.
+ *
+ * @param[out] base the lowest address; NULL if every segment is empty
+ * @param[out] size bytes
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_buffer_base(const wharf_buffer *buffer, void **base, size_t *size);
+
+/**
+ * How the calling rank reaches a segment, and why so.
+ *
+ * Local, any thread.
+ *
+ * @param rank 0 .. node size - 1
+ * @param[in,out] info struct_size set by the caller, the rest filled
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_info_get(
+    const wharf_buffer *buffer, int rank, wharf_buffer_info *info);
+
+/**
+ * A table of all segment pointers, in rank order, readable by the caller's
+ * kernels (in device memory; on the host backend in host memory).
+ *
+ * Local, any thread. Made at the first call. Owned by the buffer.
+ *
+ * @param[out] table node size pointers, as wharf_buffer_segment gives them
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EDEVMEM; WHARF_EDRIVER
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_buffer_pointer_table(wharf_buffer *buffer, void *const **table);
+
+/**
+ * The unit to which CONTIGUOUS and READ_ONLY round segment sizes.
+ *
+ * Local, any thread. A power of two, the same on all ranks of a node.
+ *
+ * @param space where the buffer would live
+ * @param[out] bytes the granularity
+ * @return WHARF_OK; WHARF_EARG
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_granularity(
+    const wharf_node *node, wharf_space space, size_t *bytes);
+
+/**
+ * Gives back all blocks that the node keeps mapped for reuse.
+ *
+ * Collective on node.
+ *
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_ETIMEDOUT; WHARF_EPEER
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_pool_trim(wharf_node *node);
+
+/**
+ * The name of a handle kind, such as "vmm".
+ *
+ * Local, any thread.
+ *
+ * @return a constant string; "unknown" for a value outside the list
+ */
+WHARF_API const char *wharf_handle_kind_name(wharf_handle_kind kind);
+
+WHARF_END_DECLS
+
+#endif

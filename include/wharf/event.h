@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Events: work of one rank's stream that other ranks' streams wait for. */
+#ifndef WHARF_EVENT_H
+#define WHARF_EVENT_H
+
+#include "wharf/base.h"
+#include "wharf/buffer.h"
+#include "wharf/node.h"
+#include "wharf/status.h"
+
+typedef struct wharf_event wharf_event;
+
+/* Most events of one node at a time; a buffer takes one a rank. */
+#define WHARF_MAX_EVENTS 65536
+
+/* The newest record issued when the wait is called (at least the first). */
+#define WHARF_LATEST UINT64_C(0)
+
+WHARF_BEGIN_DECLS
+
+/**
+ * Creates an event that one rank records and any rank waits for.
+ *
+ * Collective on node.
+ *
+ * @param owner the rank that will record, 0 .. size-1, the same on all ranks
+ * @param[out] event the event, to be given to wharf_event_destroy; untouched
+ *                   on failure
+ * @return WHARF_OK; WHARF_EARG; WHARF_EMISMATCH; WHARF_ESTATE; WHARF_ELIMIT;
+ *         WHARF_ENOMEM; WHARF_EUNSUPPORTED (no interprocess events here);
+ *         WHARF_ETIMEDOUT; WHARF_EPEER
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_create(wharf_node *node,
+                                                          int owner,
+                                                          wharf_event **event);
+
+/**
+ * Destroys an event made by wharf_event_create.
+ *
+ * Collective on its node.
+ *
+ * @param[in,out] event set to NULL, also on failure
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (destroyed before, or an event
+ *         that belongs to a buffer); WHARF_ETIMEDOUT; WHARF_EPEER
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_destroy(wharf_event **event);
+
+/**
+ * The event that came with a buffer for one segment's rank.
+ *
+ * Local, any thread. Owned by the buffer and gone with it.
+ *
+ * @param rank 0 .. node size - 1
+ * @param[out] event the event; its owner is rank
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_buffer_event(const wharf_buffer *buffer, int rank, wharf_event **event);
+
+/**
+ * Records an event on a stream: the record is complete when all work issued
+ * to the stream before it is.
+ *
+ * Local to the owner, any thread. What the owner's stream wrote before the
+ * record is visible, at system scope, to whoever passed a wait for it. On the
+ * host backend the record is complete at once.
+ *
+ * @param event  an event whose owner is the caller
+ * @param stream a stream of the caller's GPU, NULL for its default stream
+ * @param[out] number the record's number, 1 up; the argument may be NULL
+ * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE (the
+ *         caller is not the owner); WHARF_EUNSUPPORTED; WHARF_EDRIVER;
+ *         WHARF_EFAULT
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_record(wharf_event *event,
+                                                          wharf_stream stream,
+                                                          uint64_t *number);
+
+/**
+ * Makes a stream wait for a record of another rank (or of the caller).
+ *
+ * Local, any thread. Holds the calling thread until the owner has issued the
+ * record, then orders the stream behind it without the host: no wait ever
+ * passes before its record. If later records were issued meanwhile, the wait
+ * may be for one of them.
+ *
+ * @param event  any event
+ * @param stream a stream of the caller's GPU, NULL for its default stream
+ * @param number which record, or WHARF_LATEST
+ * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE;
+ *         WHARF_ETIMEDOUT (not issued before the node's deadline; the stream
+ *         is unchanged); WHARF_EPEER (the owner died); WHARF_EDRIVER;
+ *         WHARF_EFAULT
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_wait(wharf_event *event,
+                                                        wharf_stream stream,
+                                                        uint64_t number);
+
+/**
+ * Asks whether a record is complete.
+ *
+ * Local, any thread.
+ *
+ * @param number which record, or WHARF_LATEST
+ * @return WHARF_OK (complete); WHARF_ENOTREADY (not complete, or not issued);
+ *         WHARF_EARG; WHARF_ESTATE; WHARF_EPEER; WHARF_EDRIVER; WHARF_EFAULT
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_query(wharf_event *event,
+                                                         uint64_t number);
+
+/**
+ * Holds the calling thread until a record is complete.
+ *
+ * Local, any thread. What was written before the record is then visible to
+ * the caller.
+ *
+ * @param number     which record, or WHARF_LATEST
+ * @param timeout_ms deadline in ms; 0: the node's
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_ETIMEDOUT; WHARF_EPEER;
+ *         WHARF_EDRIVER; WHARF_EFAULT
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_event_synchronize(wharf_event *event, uint64_t number, int timeout_ms);
+
+WHARF_END_DECLS
+
+#endif

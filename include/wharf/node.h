@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* A node: the ranks that can share memory, and their GPUs. */
+#ifndef WHARF_NODE_H
+#define WHARF_NODE_H
+
+#include <mpi.h>
+#include <stdio.h>
+
+#include "wharf/base.h"
+#include "wharf/status.h"
+
+typedef struct wharf_node wharf_node;
+
+/* Stated limits of one node; WHARF_ELIMIT names the one that was reached. */
+#define WHARF_MAX_RANKS 512 /* ranks of one node */
+#define WHARF_MAX_GPUS 64   /* GPUs (or MIG instances) of one node */
+
+/* What holds the memory of device-space buffers. */
+typedef enum wharf_backend {
+    WHARF_BACKEND_AUTO = 0, /* cuda where every rank has a GPU, else host */
+    WHARF_BACKEND_CUDA = 1, /* GPU memory, or WHARF_ENODEV */
+    WHARF_BACKEND_HOST = 2  /* shared host memory, no GPU is touched */
+} wharf_backend;
+
+/* How ranks are given GPUs; see topo.h. */
+typedef enum wharf_placement {
+    WHARF_PLACEMENT_AUTO = 0,       /* least total distance, balanced */
+    WHARF_PLACEMENT_CLOSEST = 1,    /* nearest GPU, balance second */
+    WHARF_PLACEMENT_BLOCK = 2,      /* ranks 0..k-1 on the first GPU, ... */
+    WHARF_PLACEMENT_ROUND_ROBIN = 3 /* rank r on GPU r modulo GPUs */
+} wharf_placement;
+
+/* A three-valued switch, so that 0 in an options struct means "not said":
+ * then the environment decides, then the default. */
+typedef enum wharf_switch {
+    WHARF_SWITCH_UNSET = 0,
+    WHARF_SWITCH_ON = 1,
+    WHARF_SWITCH_OFF = 2
+} wharf_switch;
+
+/* How two ranks reach each other's segments. */
+typedef enum wharf_path {
+    WHARF_PATH_SAME_PROCESS = 0, /* a rank and itself */
+    WHARF_PATH_SAME_GPU = 1,     /* two ranks, one GPU */
+    WHARF_PATH_NVLINK = 2,       /* peer access over NVLink */
+    WHARF_PATH_PCIE_PEER = 3,    /* peer access over PCIe */
+    WHARF_PATH_HOST = 4          /* host memory */
+} wharf_path;
+
+/**
+ * Options of wharf_node_open. Start from WHARF_NODE_OPTIONS_INIT. A field left
+ * at 0 or NULL takes the environment variable's value, else the default.
+ */
+typedef struct wharf_node_options {
+    size_t struct_size;
+    wharf_backend backend;     /* WHARF_BACKEND: auto, cuda, host */
+    wharf_placement placement; /* WHARF_PLACEMENT: auto, closest, ... */
+    const char *device_map;    /* WHARF_DEVICE_MAP: one entry a rank, comma
+                                  separated: index in PCI order, UUID (or a
+                                  unique start of one) or PCI id */
+    int timeout_ms;            /* WHARF_TIMEOUT_MS: deadline of collectives
+                                  and waits in ms, default 30000 */
+    wharf_switch strict;       /* WHARF_STRICT: refuse degraded paths */
+    wharf_switch keep_current; /* on: leave the calling thread's current
+                                  CUDA device as it is */
+    wharf_switch pool;         /* WHARF_POOL: keep detached blocks mapped */
+    size_t pool_bytes;         /* WHARF_POOL_BYTES: most device bytes that
+                                  one GPU's pool keeps, default 1 GiB */
+} wharf_node_options;
+
+#define WHARF_NODE_OPTIONS_INIT                                                \
+    {                                                                          \
+        sizeof(wharf_node_options), WHARF_BACKEND_AUTO, WHARF_PLACEMENT_AUTO,  \
+            NULL, 0, WHARF_SWITCH_UNSET, WHARF_SWITCH_UNSET,                   \
+            WHARF_SWITCH_UNSET, 0                                              \
+    }
+
+/* The device of one rank. Set struct_size before the call. */
+typedef struct wharf_device {
+    size_t struct_size;
+    int gpu;       /* index of the GPU in the node, 0 up in PCI order;
+                      -1 on the host backend */
+    int ordinal;   /* ordinal in the *calling* process; -1 if the calling
+                      process cannot see it, or on the host backend */
+    int owner;     /* node rank that allocates on it */
+    int guests;    /* ranks that use it, the owner included */
+    char uuid[48]; /* "GPU-..." or "MIG-...", empty on the host backend */
+    char pci[16];  /* "0000:06:00.0", empty on the host backend */
+    char name[64]; /* "NVIDIA H200"; "host" on the host backend */
+    uint64_t memory_bytes;
+    int distance;    /* NUMA distance of the rank's CPUs to it, 10 = local,
+                        -1 = unknown */
+    char reason[96]; /* why this rank has this GPU */
+} wharf_device;
+
+/* The link between two ranks. Set struct_size before the call. */
+typedef struct wharf_link {
+    size_t struct_size;
+    wharf_path path;
+    int nvlinks;     /* NVLinks between the two GPUs; 0: none or unknown */
+    char reason[96]; /* why this path and no faster one */
+} wharf_link;
+
+typedef enum wharf_format {
+    WHARF_FORMAT_TEXT = 0,
+    WHARF_FORMAT_JSON = 1
+} wharf_format;
+
+WHARF_BEGIN_DECLS
+
+/**
+ * Opens a node: finds the ranks of comm that share memory with the caller,
+ * gives every rank a GPU and prepares the ways by which handles travel.
+ *
+ * Collective on comm. comm may span several hosts: each host gets a node of
+ * its own and the call agrees inside each. Makes the chosen GPU's primary
+ * context current in the calling thread unless options.keep_current is on;
+ * this is the only Wharf call that changes the current device. Creates no
+ * context on any other GPU. comm is duplicated once, kept as an attribute of
+ * comm and freed with it.
+ *
+ * @param comm     an intracommunicator; not MPI_COMM_NULL
+ * @param options  NULL for defaults; must agree on all ranks, else EMISMATCH
+ * @param[out] node the node, to be given to wharf_node_close; untouched on
+ *                  failure
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (MPI not initialised or already
+ *         finalised, thread level too low); WHARF_ECONFIG (environment);
+ *         WHARF_EMISMATCH; WHARF_ENODEV (backend cuda, a rank has no usable
+ *         GPU); WHARF_EDEGRADED (strict); WHARF_ELIMIT; WHARF_ETIMEDOUT;
+ *         WHARF_EOS, WHARF_EDRIVER, WHARF_EMPI, WHARF_ENOMEM; WHARF_EPEER
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_open(
+    MPI_Comm comm, const wharf_node_options *options, wharf_node **node);
+
+/**
+ * Closes a node and gives back all that it holds, buffers and events still
+ * attached included (each is named in a warning).
+ *
+ * Collective on the node's ranks. If a rank is dead or silent the call cleans
+ * up locally and says so; it never hangs. Works after WHARF_EFAULT and after
+ * the CUDA driver was shut down.
+ *
+ * @param[in,out] node the node; set to NULL. NULL or *node NULL: WHARF_EARG
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed already, forked child);
+ *         WHARF_ETIMEDOUT, WHARF_EPEER (cleaned up all the same)
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_close(wharf_node **node);
+
+/**
+ * The caller's rank in the node.
+ *
+ * Local, any thread.
+ *
+ * @return 0 .. size-1, or -1 if node is no open node
+ */
+WHARF_API int wharf_node_rank(const wharf_node *node);
+
+/**
+ * The number of ranks of the node.
+ *
+ * Local, any thread.
+ *
+ * @return 1 .. WHARF_MAX_RANKS, or -1 if node is no open node
+ */
+WHARF_API int wharf_node_size(const wharf_node *node);
+
+/**
+ * The backend in use.
+ *
+ * Local, any thread.
+ *
+ * @return WHARF_BACKEND_CUDA or WHARF_BACKEND_HOST (also for no open node)
+ */
+WHARF_API wharf_backend wharf_node_backend(const wharf_node *node);
+
+/**
+ * Why the backend in use was chosen, in one phrase.
+ *
+ * Local, any thread.
+ *
+ * @return a string owned by the node; "" if node is no open node
+ */
+WHARF_API const char *wharf_node_backend_reason(const wharf_node *node);
+
+/**
+ * The communicator of the node's ranks, in node rank order.
+ *
+ * Local, any thread. Owned by the node: do not free it, and use it only for
+ * your own traffic until wharf_node_close.
+ *
+ * @param[out] comm the communicator
+ * @return WHARF_OK; WHARF_EARG
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_node_communicator(const wharf_node *node, MPI_Comm *comm);
+
+/**
+ * The number of GPUs that the node's ranks use; 0 on the host backend.
+ *
+ * Local, any thread.
+ *
+ * @return 0 .. WHARF_MAX_GPUS, or -1 if node is no open node
+ */
+WHARF_API int wharf_node_gpus(const wharf_node *node);
+
+/**
+ * The rank that allocates on a GPU for all its ranks.
+ *
+ * Local, any thread.
+ *
+ * @param gpu 0 .. wharf_node_gpus - 1
+ * @param[out] rank its owner
+ * @return WHARF_OK; WHARF_EARG
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_owner(const wharf_node *node,
+                                                        int gpu, int *rank);
+
+/**
+ * The device that a rank uses.
+ *
+ * Local, any thread.
+ *
+ * @param rank 0 .. size-1
+ * @param[in,out] device struct_size set by the caller, the rest filled
+ * @return WHARF_OK; WHARF_EARG
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_device(const wharf_node *node,
+                                                         int rank,
+                                                         wharf_device *device);
+
+/**
+ * The link by which rank a reaches memory of rank b.
+ *
+ * Local, any thread.
+ *
+ * @param a, b 0 .. size-1
+ * @param[in,out] link struct_size set by the caller, the rest filled
+ * @return WHARF_OK; WHARF_EARG
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_link(const wharf_node *node,
+                                                       int a, int b,
+                                                       wharf_link *link);
+
+/**
+ * The name of a path, such as "nvlink".
+ *
+ * Local, any thread.
+ *
+ * @return a constant string; "unknown" for a value outside the list
+ */
+WHARF_API const char *wharf_path_name(wharf_path path);
+
+/**
+ * Prints the node: ranks, devices, owners, links with reasons, handle kinds,
+ * versions. Text for people or JSON (one object, with a list "ranks").
+ *
+ * Local, any thread; call it on one rank.
+ *
+ * @param file   where to print
+ * @param format WHARF_FORMAT_TEXT or WHARF_FORMAT_JSON
+ * @return WHARF_OK; WHARF_EARG; WHARF_EOS (writing failed)
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_print(const wharf_node *node,
+                                                        FILE *file,
+                                                        wharf_format format);
+
+/**
+ * Prints every environment variable that Wharf reads: name, values, default,
+ * meaning.
+ *
+ * Local, any thread. Needs neither MPI nor an open node.
+ *
+ * @param file where to print
+ * @return nothing
+ */
+WHARF_API void wharf_print_environment(FILE *file);
+
+WHARF_END_DECLS
+
+#endif

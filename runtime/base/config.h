@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The settings that come from the environment. One table makes the parser, the
+ * help text and the documentation.
+ */
+#ifndef WI_BASE_CONFIG_H
+#define WI_BASE_CONFIG_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "wharf/status.h"
+
+/*
+ * id, environment variable, type, values or range, default, meaning.
+ *
+ * Types: CHOICE (values "a|b|c", result is the position, 0 up), BOOL ("0|1",
+ * also on/off, yes/no, true/false, result 0 or 1), INT (range "min..max"),
+ * SIZE (bytes with optional k, m, g suffix, 1024-based; range as INT), TEXT.
+ */
+#define WI_SETTINGS(X)                                                         \
+    X(BACKEND, "WHARF_BACKEND", CHOICE, "auto|cuda|host", "auto",              \
+      "what holds device-space buffers")                                       \
+    X(PLACEMENT, "WHARF_PLACEMENT", CHOICE, "auto|closest|block|round_robin",  \
+      "auto", "how ranks are given GPUs")                                      \
+    X(DEVICE_MAP, "WHARF_DEVICE_MAP", TEXT, "list", "",                        \
+      "one GPU a rank, comma separated: index, UUID or PCI id")                \
+    X(TIMEOUT_MS, "WHARF_TIMEOUT_MS", INT, "1..86400000", "30000",             \
+      "deadline of collectives and waits, in ms")                              \
+    X(STRICT, "WHARF_STRICT", BOOL, "0|1", "0",                                \
+      "refuse slower paths instead of taking them with a warning")             \
+    X(KEEP_CURRENT, "WHARF_KEEP_CURRENT", BOOL, "0|1", "0",                    \
+      "leave the calling thread's current CUDA device as it is")               \
+    X(POOL, "WHARF_POOL", BOOL, "0|1", "1",                                    \
+      "keep detached blocks mapped for the next attach of the same shape")     \
+    X(POOL_BYTES, "WHARF_POOL_BYTES", SIZE, "0..1125899906842624", "1g",       \
+      "most bytes of one GPU that the pool keeps")                             \
+    X(HANDLE, "WHARF_HANDLE", CHOICE, "auto|vmm|ipc", "auto",                  \
+      "kind of CUDA handle that carries device memory")                        \
+    X(CHUNK_BYTES, "WHARF_CHUNK_BYTES", SIZE, "0..1125899906842624", "0",      \
+      "size of physical chunks; 0: by measured cost")                          \
+    X(CUDA_DRIVER, "WHARF_CUDA_DRIVER", TEXT, "path", "",                      \
+      "driver library to load instead of libcuda.so.1")                        \
+    X(LOG, "WHARF_LOG", CHOICE, "none|error|warn|info|debug", "warn",          \
+      "what is written to stderr")                                             \
+    X(STATS, "WHARF_STATS", BOOL, "0|1", "0",                                  \
+      "print all counters when the last node is closed")
+
+typedef enum wi_setting {
+#define WI_SETTING_ENUM(id, variable, type, values, preset, text)              \
+    WI_SETTING_##id,
+    WI_SETTINGS(WI_SETTING_ENUM)
+#undef WI_SETTING_ENUM
+        WI_SETTING_COUNT
+} wi_setting;
+
+/* Value of a CHOICE, BOOL, INT or SIZE setting: from the environment, else the
+ * default. WHARF_ECONFIG names variable, value, rank and what is allowed.
+ * *given (may be NULL) tells whether the environment set it. */
+wharf_status wi_config_number(wi_setting setting, int64_t *value, int *given);
+
+/* Value of a TEXT setting; "" when unset. The string belongs to the
+ * environment. */
+const char *wi_config_text(wi_setting setting);
+
+/* WHARF_ECONFIG if a variable that starts with WHARF_ is in the environment
+ * and not in the table is no failure but a warning with the nearest name; bad
+ * values of known ones are. Checks all of them. */
+wharf_status wi_config_check(void);
+
+/* Parses one value as the table says; used by wi_config_number and by tests
+ * and fuzzers. */
+wharf_status wi_config_parse(wi_setting setting, const char *text,
+                             int64_t *value);
+
+/* The help text: one setting a paragraph. */
+void wi_config_print(FILE *file);
+
+/* Name of the environment variable. */
+const char *wi_config_variable(wi_setting setting);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The error record of each thread, and the brackets of public calls that name
+ * the call and the rank in it and log it once.
+ */
+#define _GNU_SOURCE /* strerror_r that returns the text */
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static _Thread_local wharf_error thread_record = {.rank = -1};
+
+/* The public call that this thread is in. Public calls may use one another;
+ * the outermost is the one that the user wrote. */
+static _Thread_local struct {
+    const char *call;
+    int rank;
+    int depth;
+} thread_call = {NULL, -1, 0};
+
+/* Ends a text that did not fit (`length` as snprintf returned it) visibly. */
+static void text_mark_cut(char *text, size_t capacity, int length)
+{
+    if (length >= 0 && (size_t)length >= capacity)
+        memcpy(text + capacity - 4, "...", 4);
+}
+
+static void text_copy(char *to, size_t capacity, const char *from)
+{
+    text_mark_cut(to, capacity, snprintf(to, capacity, "%s", from));
+}
+
+/*
+ * Texts are made beside the record first, because the arguments may point into
+ * the record that is being replaced.
+ */
+static wharf_status record_fill(wharf_status status, wharf_source source,
+                                int native, const char *remedy,
+                                const char *format, va_list args)
+{
+    wharf_error made = {.status = status, .source = source, .native = native};
+    int length = vsnprintf(made.cause, sizeof made.cause, format, args);
+
+    text_mark_cut(made.cause, sizeof made.cause, length);
+    made.rank = thread_call.rank;
+    text_copy(made.call, sizeof made.call,
+              thread_call.call ? thread_call.call : "");
+    text_copy(made.remedy, sizeof made.remedy, remedy ? remedy : "");
+    thread_record = made;
+    return status;
+}
+
+wharf_status wi_fail(wharf_status status, const char *remedy, const char *cause,
+                     ...)
+{
+    va_list args;
+
+    va_start(args, cause);
+    record_fill(status, WHARF_SOURCE_WHARF, 0, remedy, cause, args);
+    va_end(args);
+    return status;
+}
+
+wharf_status wi_fail_os(int errnum, const char *remedy, const char *cause, ...)
+{
+    wharf_status status = errnum == ENOMEM ? WHARF_ENOMEM : WHARF_EOS;
+    char *text = thread_record.cause;
+    size_t used;
+    char room[64];
+    va_list args;
+
+    va_start(args, cause);
+    record_fill(status, WHARF_SOURCE_OS, errnum, remedy, cause, args);
+    va_end(args);
+
+    used = strlen(text);
+    text_mark_cut(text + used, sizeof thread_record.cause - used,
+                  snprintf(text + used, sizeof thread_record.cause - used,
+                           ": %s", strerror_r(errnum, room, sizeof room)));
+    return status;
+}
+
+wharf_status wi_fail_native(wharf_status status, wharf_source source,
+                            int native, const char *remedy, const char *cause,
+                            ...)
+{
+    va_list args;
+
+    va_start(args, cause);
+    record_fill(status, source, native, remedy, cause, args);
+    va_end(args);
+    return status;
+}
+
+wharf_error *wi_error_record(void)
+{
+    return &thread_record;
+}
+
+void wi_call_begin(const char *call, int rank)
+{
+    if (thread_call.depth++ > 0)
+        return;
+    thread_call.call = call;
+    thread_call.rank = rank;
+}
+
+void wi_call_set_rank(int rank)
+{
+    if (thread_call.depth > 0)
+        thread_call.rank = rank;
+}
+
+wharf_status wi_call_end(wharf_status status)
+{
+    int rank = thread_call.rank;
+    wi_log_level level;
+    char text[512];
+
+    if (thread_call.depth > 1) {
+        thread_call.depth--;
+        return status;
+    }
+    /* "not complete yet" is an answer, not a failure: it leaves no record. */
+    if (status != WHARF_OK && status != WHARF_ENOTREADY) {
+        if (thread_record.status != status)
+            wi_fail(status, NULL, "%s", wharf_status_text(status));
+        /* A dead or late rank cannot tell: whoever met it does. */
+        bool witnessed = status == WHARF_EPEER || status == WHARF_ETIMEDOUT;
+        level = witnessed || thread_record.rank == rank ? WI_LOG_ERROR
+                                                        : WI_LOG_DEBUG;
+        if (wi_log_on(level))
+            wi_log(level, "%s",
+                   wharf_error_format(&thread_record, text, sizeof text));
+    }
+    thread_call.depth = 0;
+    thread_call.call = NULL;
+    thread_call.rank = -1;
+    return status;
+}

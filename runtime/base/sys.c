@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * System calls that acquire: each asks for a fault first, is counted when it
+ * succeeds, and says what to do about the limits that users really meet.
+ */
+#define _GNU_SOURCE /* memfd_create, accept4 */
+#include "base/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/stat.h"
+
+/* Since Linux 4.17. An older kernel takes the flag for a mere hint, which is
+ * why the address that comes back is compared. */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+/* True, with errno set, if this call is to fail. */
+static bool call_faulted(const char *name)
+{
+    int code;
+
+    if (!wi_fault(WI_FAULT_SYS, name, &code))
+        return false;
+    errno = code;
+    return true;
+}
+
+/* Remedy of a failed call that makes or moves descriptors. */
+static const char *descriptor_remedy(int errnum)
+{
+    switch (errnum) {
+    case EMFILE:
+        return "raise the limit of open files of this process (ulimit -n)";
+    case ENFILE:
+        return "raise the system's limit of open files (fs.file-max; ulimit -n "
+               "is the limit of one process)";
+    case ETOOMANYREFS:
+        return "raise the limit of open files (ulimit -n), it bounds "
+               "descriptors on their way as well";
+    default:
+        return NULL;
+    }
+}
+
+/* Remedy of a failed call that maps or reserves addresses. */
+static const char *memory_remedy(int errnum)
+{
+    switch (errnum) {
+    case ENOMEM:
+        return "raise the limits of address space (ulimit -v), mappings "
+               "(vm.max_map_count) or locked memory (ulimit -l)";
+    case EAGAIN:
+        return "raise the limit of locked memory (ulimit -l)";
+    default:
+        return NULL;
+    }
+}
+
+/* Counts a new descriptor. Moves it off 0, 1 and 2, which are free when the
+ * program closed its standard streams: whatever prints would write into it. */
+static wharf_status descriptor_take(int got, int *fd)
+{
+    int moved = got;
+
+    if (got <= STDERR_FILENO) {
+        moved = fcntl(got, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (moved < 0) {
+            int errnum = errno;
+
+            close(got);
+            return wi_fail_os(errnum, descriptor_remedy(errnum),
+                              "cannot move descriptor %d", got);
+        }
+        close(got);
+    }
+    wi_stat_add(WI_STAT_live_descriptors, 1);
+    *fd = moved;
+    return WHARF_OK;
+}
+
+wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd)
+{
+    wharf_status status;
+    int got = -1;
+    int errnum;
+
+    if (bytes > INT64_MAX)
+        return wi_fail_os(EFBIG, NULL, "shared memory of %zu bytes", bytes);
+    if (!call_faulted("memfd_create"))
+        got = memfd_create(label, MFD_CLOEXEC);
+    if (got < 0)
+        return wi_fail_os(errno, descriptor_remedy(errno),
+                          "memfd_create of \"%s\"", label);
+    if (call_faulted("ftruncate") || ftruncate(got, (off_t)bytes) != 0) {
+        errnum = errno;
+        status = wi_fail_os(errnum, NULL, "ftruncate of \"%s\" to %zu bytes",
+                            label, bytes);
+        goto undo_create;
+    }
+    return descriptor_take(got, fd);
+
+undo_create:
+    close(got);
+    return status;
+}
+
+wharf_status wi_sys_reopen(int fd, int *again)
+{
+    char path[40];
+    int got = -1;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (!call_faulted("open"))
+        got = open(path, O_RDWR | O_CLOEXEC);
+    if (got < 0)
+        return wi_fail_os(errno,
+                          errno == ENOENT ? "mount /proc in this container"
+                                          : descriptor_remedy(errno),
+                          "open of %s", path);
+    return descriptor_take(got, again);
+}
+
+wharf_status wi_sys_map(int fd, size_t offset, size_t bytes, int prot,
+                        void *fixed, void **pointer)
+{
+    int flags = MAP_SHARED | (fixed ? MAP_FIXED : 0);
+    void *got = MAP_FAILED;
+
+    if (!call_faulted("mmap"))
+        got = mmap(fixed, bytes, prot, flags, fd, (off_t)offset);
+    if (got == MAP_FAILED)
+        return wi_fail_os(errno, memory_remedy(errno),
+                          "mmap of %zu bytes of shared memory", bytes);
+    wi_stat_add(WI_STAT_live_host_map_bytes, (int64_t)bytes);
+    *pointer = got;
+    return WHARF_OK;
+}
+
+static wharf_status wish_refuse(void *wish, size_t bytes)
+{
+    return wi_fail(WHARF_EUNSUPPORTED, NULL,
+                   "%zu bytes at address %p are taken in this process", bytes,
+                   wish);
+}
+
+wharf_status wi_sys_reserve(void *wish, size_t bytes, void **pointer)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+                (wish ? MAP_FIXED_NOREPLACE : 0);
+    void *got = MAP_FAILED;
+
+    if (!call_faulted("mmap"))
+        got = mmap(wish, bytes, PROT_NONE, flags, -1, 0);
+    if (got == MAP_FAILED && wish && errno == EEXIST)
+        return wish_refuse(wish, bytes);
+    if (got == MAP_FAILED)
+        return wi_fail_os(errno, memory_remedy(errno),
+                          "mmap to reserve %zu bytes of addresses", bytes);
+    if (wish && got != wish) {
+        munmap(got, bytes);
+        return wish_refuse(wish, bytes);
+    }
+    wi_stat_add(WI_STAT_live_ranges, 1);
+    *pointer = got;
+    return WHARF_OK;
+}
+
+wharf_status wi_sys_protect(void *pointer, size_t bytes, int prot)
+{
+    if (call_faulted("mprotect") || mprotect(pointer, bytes, prot) != 0)
+        return wi_fail_os(errno, memory_remedy(errno), "mprotect of %zu bytes",
+                          bytes);
+    return WHARF_OK;
+}
+
+wharf_status wi_sys_socket(int type, int *fd)
+{
+    int got = -1;
+
+    if (!call_faulted("socket"))
+        got = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (got < 0)
+        return wi_fail_os(errno, descriptor_remedy(errno),
+                          "socket of the Unix domain");
+    return descriptor_take(got, fd);
+}
+
+wharf_status wi_sys_bind(int fd, const struct sockaddr *address,
+                         socklen_t length)
+{
+    if (call_faulted("bind") || bind(fd, address, length) != 0)
+        return wi_fail_os(errno, NULL, "bind of a Unix socket");
+    return WHARF_OK;
+}
+
+wharf_status wi_sys_listen(int fd, int backlog)
+{
+    if (call_faulted("listen") || listen(fd, backlog) != 0)
+        return wi_fail_os(errno, NULL, "listen on a Unix socket");
+    return WHARF_OK;
+}
+
+/* Does errno say "not now"? */
+static bool errno_later(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINPROGRESS ||
+           errno == EALREADY;
+}
+
+wharf_status wi_sys_accept(int fd, int *peer)
+{
+    int got;
+
+    do {
+        got = call_faulted("accept4")
+                  ? -1
+                  : accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    } while (got < 0 && errno == EINTR);
+    /* A peer that gave up before it was accepted leaves nothing to accept. */
+    if (got < 0 && (errno_later() || errno == ECONNABORTED))
+        return WHARF_ENOTREADY;
+    if (got < 0)
+        return wi_fail_os(errno, descriptor_remedy(errno),
+                          "accept4 on a Unix socket");
+    return descriptor_take(got, peer);
+}
+
+wharf_status wi_sys_connect(int fd, const struct sockaddr *address,
+                            socklen_t length)
+{
+    int answer;
+
+    do {
+        answer = call_faulted("connect") ? -1 : connect(fd, address, length);
+    } while (answer != 0 && errno == EINTR);
+    if (answer == 0)
+        return WHARF_OK;
+    /* A full backlog: EAGAIN in the Unix domain, and poll(2) does not tell
+     * when it has room. */
+    if (errno_later())
+        return WHARF_ENOTREADY;
+    return wi_fail_os(errno, NULL, "connect of a Unix socket");
+}
+
+/* MSG_DONTWAIT in both, so that a socket that somebody else made blocking
+ * cannot hold a rank beyond its deadline. */
+
+wharf_status wi_sys_sendmsg(int fd, const struct msghdr *message, size_t *bytes)
+{
+    ssize_t sent;
+
+    do {
+        sent = call_faulted("sendmsg")
+                   ? -1
+                   : sendmsg(fd, message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent >= 0) {
+        *bytes = (size_t)sent;
+        return WHARF_OK;
+    }
+    if (errno_later())
+        return WHARF_ENOTREADY;
+    return wi_fail_os(errno, descriptor_remedy(errno),
+                      "sendmsg on a Unix socket");
+}
+
+wharf_status wi_sys_recvmsg(int fd, struct msghdr *message, size_t *bytes)
+{
+    ssize_t got;
+
+    do {
+        got = call_faulted("recvmsg")
+                  ? -1
+                  : recvmsg(fd, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got >= 0) {
+        *bytes = (size_t)got;
+        return WHARF_OK;
+    }
+    if (errno_later())
+        return WHARF_ENOTREADY;
+    return wi_fail_os(errno, descriptor_remedy(errno),
+                      "recvmsg on a Unix socket");
+}
+
+wharf_status wi_sys_random(void *bytes, size_t count)
+{
+    unsigned char *at = bytes;
+    ssize_t got;
+
+    while (count > 0) {
+        got = call_faulted("getrandom") ? -1 : getrandom(at, count, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return wi_fail_os(errno, NULL, "getrandom of %zu bytes", count);
+        at += got;
+        count -= (size_t)got;
+    }
+    return WHARF_OK;
+}
+
+void wi_sys_adopt(int fd)
+{
+    if (fd >= 0)
+        wi_stat_add(WI_STAT_live_descriptors, 1);
+}
+
+void wi_sys_disown(int fd)
+{
+    if (fd >= 0)
+        wi_stat_add(WI_STAT_live_descriptors, -1);
+}
+
+void wi_sys_close(int *fd)
+{
+    int kept = errno;
+
+    if (!fd || *fd < 0)
+        return;
+    /* Not repeated after EINTR: on Linux the descriptor is gone all the same,
+     * and may be another thread's by now. */
+    if (close(*fd) != 0 && errno != EINTR)
+        wi_log(WI_LOG_WARN, "close of descriptor %d: %m", *fd);
+    wi_stat_add(WI_STAT_live_descriptors, -1);
+    *fd = -1;
+    errno = kept;
+}
+
+/* munmap that stays counted when it fails (vm.max_map_count makes it fail
+ * when it would split a mapping): the memory is then still held. */
+static void range_unmap(void *pointer, size_t bytes, wi_stat stat,
+                        int64_t count)
+{
+    if (!pointer || bytes == 0)
+        return;
+    if (munmap(pointer, bytes) != 0) {
+        wi_log(WI_LOG_WARN, "munmap of %zu bytes at %p: %m", bytes, pointer);
+        return;
+    }
+    wi_stat_add(stat, -count);
+}
+
+void wi_sys_unmap(void *pointer, size_t bytes)
+{
+    range_unmap(pointer, bytes, WI_STAT_live_host_map_bytes, (int64_t)bytes);
+}
+
+void wi_sys_unmap_fixed(void *pointer, size_t bytes)
+{
+    if (!pointer || bytes == 0)
+        return;
+    if (mmap(pointer, bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0) == MAP_FAILED) {
+        wi_log(WI_LOG_WARN, "mmap to clear %zu bytes at %p: %m", bytes,
+               pointer);
+        return;
+    }
+    wi_stat_add(WI_STAT_live_host_map_bytes, -(int64_t)bytes);
+}
+
+void wi_sys_unreserve(void *pointer, size_t bytes)
+{
+    range_unmap(pointer, bytes, WI_STAT_live_ranges, 1);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The system calls that Wharf acquires things with: counted, close-on-exec,
+ * with the error record filled (wi_fail_os) on failure, and able to fail on
+ * demand in tests. What they acquire is given back by the second group, which
+ * never fails.
+ */
+#ifndef WI_BASE_SYS_H
+#define WI_BASE_SYS_H
+
+#include <stddef.h>
+#include <sys/socket.h>
+
+#include "wharf/status.h"
+
+/* Nameless shared memory of `bytes` zeroed bytes. */
+wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd);
+
+/* A second open file description of the same memfd (for locks of one's own). */
+wharf_status wi_sys_reopen(int fd, int *again);
+
+/* Shared mapping of a descriptor, `prot` of mmap(2). `fixed` NULL: anywhere;
+ * else replaces a part of a range made by wi_sys_reserve. */
+wharf_status wi_sys_map(int fd, size_t offset, size_t bytes, int prot,
+                        void *fixed, void **pointer);
+
+/* Address range without memory; `wish` NULL or an address that is taken
+ * exactly, or WHARF_EUNSUPPORTED if something is there already. */
+wharf_status wi_sys_reserve(void *wish, size_t bytes, void **pointer);
+
+/* mprotect(2). */
+wharf_status wi_sys_protect(void *pointer, size_t bytes, int prot);
+
+/* Unix socket of a type (SOCK_SEQPACKET, ...), non-blocking. */
+wharf_status wi_sys_socket(int type, int *fd);
+wharf_status wi_sys_bind(int fd, const struct sockaddr *address,
+                         socklen_t length);
+wharf_status wi_sys_listen(int fd, int backlog);
+
+/* accept4/connect on non-blocking sockets: WHARF_ENOTREADY (no record) when
+ * the call would block. */
+wharf_status wi_sys_accept(int fd, int *peer);
+wharf_status wi_sys_connect(int fd, const struct sockaddr *address,
+                            socklen_t length);
+
+/* sendmsg/recvmsg, MSG_NOSIGNAL and MSG_CMSG_CLOEXEC added; WHARF_ENOTREADY
+ * (no record) when the call would block. *bytes is what went over. Received
+ * descriptors are counted by wi_sys_adopt. */
+wharf_status wi_sys_sendmsg(int fd, const struct msghdr *message,
+                            size_t *bytes);
+wharf_status wi_sys_recvmsg(int fd, struct msghdr *message, size_t *bytes);
+
+/* Random bytes from the kernel. */
+wharf_status wi_sys_random(void *bytes, size_t count);
+
+/* Takes a descriptor that came by other ways (recvmsg, CUDA export) into the
+ * count of live descriptors. */
+void wi_sys_adopt(int fd);
+
+/* The opposite: another owner closes it from here on (CUDA import). */
+void wi_sys_disown(int fd);
+
+/* Giving back. -1 and NULL are ignored; *fd becomes -1. */
+void wi_sys_close(int *fd);
+void wi_sys_unmap(void *pointer, size_t bytes);
+/* Puts a part of a reserved range back to no memory. */
+void wi_sys_unmap_fixed(void *pointer, size_t bytes);
+void wi_sys_unreserve(void *pointer, size_t bytes);
+
+#endif

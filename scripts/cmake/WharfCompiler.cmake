@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT
+# Flags of Wharf's own code, as the interface target wharf_flags. Programs that
+# use Wharf get none of them.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# maybe-uninitialized is off: it takes "status = get(&x); if (status != WHARF_OK)
+# return status;" for a path to an unset x, since it cannot know that wi_fail
+# never returns WHARF_OK, and where it says so changes with every compiler.
+add_library(wharf_flags INTERFACE)
+target_compile_options(
+  wharf_flags
+  INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes;-Wmissing-prototypes;-Wno-maybe-uninitialized>
+            $<$<AND:$<COMPILE_LANGUAGE:C>,$<BOOL:${WHARF_WERROR}>>:-Werror>)
+# Defined to nothing, so that a file may say the same by itself.
+target_compile_definitions(
+  wharf_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>)
+
+if(WHARF_SANITIZE)
+  if(NOT WHARF_SANITIZE MATCHES "^(address|undefined|address,undefined|thread)$")
+    message(FATAL_ERROR "WHARF_SANITIZE=${WHARF_SANITIZE}: use address, "
+                        "undefined, address,undefined or thread")
+  endif()
+  target_compile_options(
+    wharf_flags
+    INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${WHARF_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-g>)
+  target_link_options(wharf_flags INTERFACE -fsanitize=${WHARF_SANITIZE})
+endif()
