@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Binding a rank that came unbound to CPUs near its GPU. Asks the kernel, not
+ * hwloc: every rank does this for itself, and a topology is loaded once a
+ * node. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "topo/bits.h"
+#include "topo/model.h"
+#include "topo/topo.h"
+
+/* The first line of a file, without its end; false if there is none. */
+static bool line_read(const char *path, char *text, size_t capacity)
+{
+    FILE *file = fopen(path, "re");
+    bool got;
+    if (!file)
+        return false;
+    got = fgets(text, (int)capacity, file) != NULL;
+    fclose(file);
+    if (!got)
+        return false;
+    text[strcspn(text, "\n")] = 0;
+    return text[0] != 0;
+}
+
+wharf_status wi_topo_near_cpus(const char *root, const char *pci,
+                               uint64_t cpus[WI_TOPO_CPUS / 64])
+{
+    uint64_t set[WI_TOPO_CPUS / 64];
+    char path[512];
+    char list[4096];
+    unsigned part[4];
+    wharf_status st;
+
+    if (!wi_pci_parse(pci, strlen(pci), part))
+        return wi_fail(WHARF_EARG, NULL, "\"%.20s\" is no PCI id", pci);
+    snprintf(path, sizeof path,
+             "%.400s/sys/bus/pci/devices/%04x:%02x:%02x.%x/local_cpulist", root,
+             part[0], part[1], part[2], part[3]);
+    if (!line_read(path, list, sizeof list))
+        return wi_fail(WHARF_EUNSUPPORTED, "bind the ranks by the launcher",
+                       "the kernel does not tell which CPUs are near %s", pci);
+    st = wi_bits_parse(list, strlen(list), "local_cpulist", set);
+    if (st == WHARF_OK)
+        memcpy(cpus, set, sizeof set);
+    return st;
+}
+
+/* Keeps the part-th of `parts` shares of a mask, by order of CPUs. */
+static void share_keep(cpu_set_t *mask, int part, int parts)
+{
+    int count = CPU_COUNT(mask);
+    int first = (int)((int64_t)count * part / parts);
+    int last = (int)((int64_t)count * (part + 1) / parts);
+
+    if (count < parts)
+        return;
+    for (int c = 0, seen = 0; c < CPU_SETSIZE; c++) {
+        if (!CPU_ISSET(c, mask))
+            continue;
+        if (seen < first || seen >= last)
+            CPU_CLR(c, mask);
+        seen++;
+    }
+}
+
+wharf_status wi_topo_bind_near(const char *pci, int part, int parts)
+{
+    uint64_t near[WI_TOPO_CPUS / 64] = {0};
+    cpu_set_t mask;
+    wharf_status st;
+
+    if (parts < 1 || part < 0 || part >= parts)
+        return wi_fail(WHARF_EARG, NULL, "share %d of %d does not exist", part,
+                       parts);
+    st = wi_topo_near_cpus("", pci, near);
+    if (st != WHARF_OK)
+        return st;
+    CPU_ZERO(&mask);
+    if (sched_getaffinity(0, sizeof mask, &mask))
+        return wi_fail_os(errno, NULL, "cannot read the CPU affinity");
+    for (int c = 0; c < CPU_SETSIZE; c++)
+        if (c >= WI_TOPO_CPUS || !wi_bits_has(near, c))
+            CPU_CLR(c, &mask);
+    if (!CPU_COUNT(&mask))
+        return wi_fail(WHARF_EUNSUPPORTED, "allow the rank CPUs near its GPU",
+                       "this rank may use no CPU near %s", pci);
+    share_keep(&mask, part, parts);
+    if (sched_setaffinity(0, sizeof mask, &mask))
+        return wi_fail_os(errno, NULL, "cannot set the CPU affinity");
+    return WHARF_OK;
+}
