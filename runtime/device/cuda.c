@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+/* The CUDA backend: contexts and the small transfers that attaching needs. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/stat.h"
+#include "device/cuda_device.h"
+
+/* ---- Contexts ---------------------------------------------------------- */
+
+wharf_status wi_cuda_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
+{
+    wharf_status status = wi_driver_check();
+    CUcontext previous;
+
+    memset(visit, 0, sizeof *visit);
+    if (status != WHARF_OK)
+        return status;
+    status =
+        WI_CU(cuCtxPushCurrent, (cuda->context), "device %d", cuda->device);
+    if (status != WHARF_OK)
+        return status;
+    visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    status =
+        WI_CU(cuThreadExchangeStreamCaptureMode, (&visit->mode), "relaxed");
+    if (status != WHARF_OK) {
+        WI_CU_BACK(cuCtxPopCurrent, (&previous));
+        return status;
+    }
+    visit->pushed = true;
+    visit->exchanged = true;
+    return WHARF_OK;
+}
+
+void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit)
+{
+    int code;
+
+    memset(visit, 0, sizeof *visit);
+    if (!wi_driver_alive())
+        return;
+    code = (int)wi_driver.cuCtxPushCurrent(cuda->context);
+    if (code != CUDA_SUCCESS)
+        wi_driver_lost("cuCtxPushCurrent", code);
+    visit->pushed = code == CUDA_SUCCESS;
+    visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    code = (int)wi_driver.cuThreadExchangeStreamCaptureMode(&visit->mode);
+    visit->exchanged = code == CUDA_SUCCESS;
+}
+
+void wi_cuda_leave(const wi_cuda_visit *visit)
+{
+    CUstreamCaptureMode mode = visit->mode;
+    CUcontext previous;
+
+    if (visit->exchanged)
+        WI_CU_BACK(cuThreadExchangeStreamCaptureMode, (&mode));
+    if (visit->pushed)
+        WI_CU_BACK(cuCtxPopCurrent, (&previous));
+}
+
+/* ---- Opening and closing ----------------------------------------------- */
+
+/* The larger of the two granularities: blocks of the recommended one are
+ * mapped with the largest pages. */
+static wharf_status granularity_ask(const wi_cuda *cuda, size_t *granularity)
+{
+    static const CUmemAllocationGranularity_flags flags[] = {
+        CU_MEM_ALLOC_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED};
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device}};
+    size_t most = 1;
+
+    for (int i = 0; i < 2; i++) {
+        size_t got = 0;
+        wharf_status status =
+            WI_CU(cuMemGetAllocationGranularity, (&got, &prop, flags[i]),
+                  "device %d", cuda->device);
+
+        if (status != WHARF_OK)
+            return status;
+        while (most < got)
+            most *= 2;
+    }
+    *granularity = most;
+    return WHARF_OK;
+}
+
+/* What lives in the context, which is current. */
+static wharf_status device_equip(wi_cuda *cuda)
+{
+    wharf_status status;
+    void *words = NULL;
+    int read_only = 0;
+
+    status = WI_CU(cuStreamCreate, (&cuda->stream, CU_STREAM_NON_BLOCKING),
+                   "non-blocking, device %d", cuda->device);
+    if (status != WHARF_OK)
+        return status;
+    status =
+        WI_CU(cuMemHostAlloc, (&words, WI_CUDA_WORDS * sizeof *cuda->words, 0),
+              "%zu bytes", WI_CUDA_WORDS * sizeof *cuda->words);
+    if (status != WHARF_OK)
+        goto undo_stream;
+    cuda->words = words;
+    if (cuda->base.desc.caps & WI_CAP_VMM)
+        status = granularity_ask(cuda, &cuda->granularity);
+    if (status == WHARF_OK)
+        status = wi_cuda_attribute(
+            cuda->device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+            &read_only);
+    if (status != WHARF_OK)
+        goto undo_words;
+    cuda->read_only_host = read_only != 0;
+    return WHARF_OK;
+
+undo_words:
+    WI_CU_BACK(cuMemFreeHost, (cuda->words));
+undo_stream:
+    WI_CU_BACK(cuStreamDestroy, (cuda->stream));
+    return status;
+}
+
+static wharf_status cuda_open(const wi_device_desc *desc, wi_device **device)
+{
+    wharf_status status = wi_driver_load();
+    wi_cuda_visit visit;
+    wi_cuda *cuda;
+
+    if (status != WHARF_OK)
+        return status;
+    if (!WI_NEW(cuda))
+        return WHARF_ENOMEM;
+    cuda->base.ops = &wi_device_cuda;
+    cuda->base.desc = *desc;
+    pthread_mutex_init(&cuda->lock, NULL);
+    status = WI_CU(cuDeviceGet, (&cuda->device, desc->ordinal), "ordinal %d",
+                   desc->ordinal);
+    if (status != WHARF_OK)
+        goto undo_new;
+    status =
+        WI_CU(cuDevicePrimaryCtxRetain, (&cuda->context, cuda->device),
+              "device %d, %s, PCI %s", desc->ordinal, desc->name, desc->pci);
+    if (status != WHARF_OK)
+        goto undo_new;
+    status = wi_cuda_enter(cuda, &visit);
+    if (status != WHARF_OK)
+        goto undo_retain;
+    status = device_equip(cuda);
+    wi_cuda_leave(&visit);
+    if (status != WHARF_OK)
+        goto undo_retain;
+    wi_stat_add(WI_STAT_live_contexts, 1);
+    *device = &cuda->base;
+    return WHARF_OK;
+
+undo_retain:
+    WI_CU_BACK(cuDevicePrimaryCtxRelease, (cuda->device));
+undo_new:
+    pthread_mutex_destroy(&cuda->lock);
+    wi_free(cuda);
+    return status;
+}
+
+static void cuda_close(wi_device *device)
+{
+    wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+
+    if (!cuda)
+        return;
+    wi_cuda_enter_back(cuda, &visit);
+    WI_CU_BACK(cuMemFreeHost, (cuda->words));
+    WI_CU_BACK(cuStreamDestroy, (cuda->stream));
+    wi_cuda_leave(&visit);
+    WI_CU_BACK(cuDevicePrimaryCtxRelease, (cuda->device));
+    wi_stat_add(WI_STAT_live_contexts, -1);
+    pthread_mutex_destroy(&cuda->lock);
+    wi_free(cuda);
+}
+
+static wharf_status cuda_make_current(wi_device *device)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    wharf_status status = wi_driver_check();
+
+    if (status != WHARF_OK)
+        return status;
+    return WI_CU(cuCtxSetCurrent, (cuda->context), "device %d", cuda->device);
+}
+
+/*
+ * Asking a stream, even an idle one of Wharf's own, reports a fault of any
+ * kernel of the context once the GPU has told the driver of it.
+ * cuCtxGetApiVersion and the like do not look, and cuCtxSynchronize would wait
+ * for the application's work.
+ */
+static wharf_status cuda_health(wi_device *device)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+    int code;
+
+    if (status != WHARF_OK)
+        return status;
+    code = WI_CU_CODE(cuStreamQuery, (cuda->stream));
+    if (code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY)
+        status =
+            wi_driver_fail("cuStreamQuery", code, "device %d", cuda->device);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+static wharf_status cuda_quiesce(wi_device *device)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    status = WI_CU(cuCtxSynchronize, (), "device %d", cuda->device);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+/* ---- Small transfers --------------------------------------------------- */
+
+/*
+ * Waits for what was put into the stream of small transfers. After a failure
+ * too: what was started uses memory that the caller is about to give back.
+ */
+static wharf_status stream_finish(const wi_cuda *cuda, wharf_status status)
+{
+    if (status == WHARF_OK)
+        status = WI_CU(cuStreamSynchronize, (cuda->stream), "device %d",
+                       cuda->device);
+    if (status != WHARF_OK)
+        WI_CU_BACK(cuStreamSynchronize, (cuda->stream));
+    return status;
+}
+
+static wharf_status cuda_write(wi_device *device, void *to, const void *from,
+                               size_t bytes)
+{
+    wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    pthread_mutex_lock(&cuda->lock);
+    status =
+        WI_CU(cuMemcpyHtoDAsync, ((CUdeviceptr)to, from, bytes, cuda->stream),
+              "%zu bytes to %p", bytes, to);
+    status = stream_finish(cuda, status);
+    pthread_mutex_unlock(&cuda->lock);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+/* One copy a word into page-locked memory, one wait for all of them. */
+static wharf_status words_read(const wi_cuda *cuda, const void *const *from,
+                               int count, uint64_t *words)
+{
+    wharf_status status = WHARF_OK;
+    int started = 0;
+
+    while (started < count && status == WHARF_OK) {
+        status = WI_CU(cuMemcpyDtoHAsync,
+                       (&cuda->words[started], (CUdeviceptr)from[started],
+                        sizeof *words, cuda->stream),
+                       "a word from %p", from[started]);
+        started += status == WHARF_OK;
+    }
+    status = stream_finish(cuda, status);
+    if (status == WHARF_OK)
+        memcpy(words, cuda->words, (size_t)count * sizeof *words);
+    return status;
+}
+
+static wharf_status cuda_read_words(wi_device *device, const void *const *from,
+                                    int count, uint64_t *words)
+{
+    wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    pthread_mutex_lock(&cuda->lock);
+    for (int done = 0; done < count && status == WHARF_OK;
+         done += WI_CUDA_WORDS) {
+        int now = count - done < WI_CUDA_WORDS ? count - done : WI_CUDA_WORDS;
+
+        status = words_read(cuda, from + done, now, words + done);
+    }
+    pthread_mutex_unlock(&cuda->lock);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+static wharf_status cuda_fill_zero(wi_device *device, void *to, size_t bytes)
+{
+    wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status;
+
+    if (bytes == 0)
+        return WHARF_OK;
+    status = wi_cuda_enter(cuda, &visit);
+    if (status != WHARF_OK)
+        return status;
+    pthread_mutex_lock(&cuda->lock);
+    status = WI_CU(cuMemsetD8Async, ((CUdeviceptr)to, 0, bytes, cuda->stream),
+                   "%zu bytes at %p", bytes, to);
+    status = stream_finish(cuda, status);
+    pthread_mutex_unlock(&cuda->lock);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+static wharf_status cuda_local_alloc(wi_device *device, size_t bytes,
+                                     void **pointer)
+{
+    wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    CUdeviceptr got = 0;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    status = WI_CU(cuMemAlloc, (&got, bytes ? bytes : 1), "%zu bytes", bytes);
+    wi_cuda_leave(&visit);
+    if (status == WHARF_OK)
+        *pointer = wi_cuda_pointer(got);
+    return status;
+}
+
+static void cuda_local_free(wi_device *device, void *pointer)
+{
+    wi_cuda_visit visit;
+
+    if (!pointer)
+        return;
+    wi_cuda_enter_back(wi_cuda_of(device), &visit);
+    WI_CU_BACK(cuMemFree, ((CUdeviceptr)pointer));
+    wi_cuda_leave(&visit);
+}
+
+/* ---- The table --------------------------------------------------------- */
+
+static const wi_memory_ops *cuda_memory(wi_device *device,
+                                        wharf_handle_kind kind, char reason[96])
+{
+    const struct {
+        wharf_handle_kind kind;
+        uint32_t cap;
+        const wi_memory_ops *ops;
+        const char *without;
+    } kinds[] = {
+        {WHARF_HANDLE_VMM, WI_CAP_VMM, &wi_memory_vmm,
+         "the GPU has no virtual memory management with descriptors"},
+        {WHARF_HANDLE_IPC, WI_CAP_IPC, &wi_memory_ipc,
+         "the GPU has no legacy memory handles"},
+        {WHARF_HANDLE_MEMFD, WI_CAP_MAP_HOST, &wi_memory_host_cuda,
+         "the GPU cannot map host memory"},
+    };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (kinds[i].kind != kind)
+            continue;
+        if (kind == WHARF_HANDLE_IPC && (device->desc.caps & kinds[i].cap) &&
+            !wi_cuda_ipc_works(wi_cuda_of(device), reason))
+            return NULL;
+        if (device->desc.caps & kinds[i].cap)
+            return kinds[i].ops;
+        wi_reason_set(reason, kinds[i].without);
+        return NULL;
+    }
+    wi_reason_set(reason, "unknown kind of handle");
+    return NULL;
+}
+
+const wi_device_ops wi_device_cuda = {
+    .name = "cuda",
+    .enumerate = wi_cuda_enumerate,
+    .open = cuda_open,
+    .close = cuda_close,
+    .make_current = cuda_make_current,
+    .health = cuda_health,
+    .peer = wi_cuda_peer,
+    .memory = cuda_memory,
+    .write = cuda_write,
+    .read_words = cuda_read_words,
+    .fill_zero = cuda_fill_zero,
+    .local_alloc = cuda_local_alloc,
+    .local_free = cuda_local_free,
+    .quiesce = cuda_quiesce,
+    .check_stream = wi_cuda_check_stream,
+    .event_create = wi_cuda_event_create,
+    .event_export = wi_cuda_event_export,
+    .event_open = wi_cuda_event_open,
+    .event_record = wi_cuda_event_record,
+    .event_wait = wi_cuda_event_wait,
+    .event_query = wi_cuda_event_query,
+    .event_destroy = wi_cuda_event_destroy,
+};

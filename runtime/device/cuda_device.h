@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the CUDA backend share. */
+#ifndef WI_DEVICE_CUDA_DEVICE_H
+#define WI_DEVICE_CUDA_DEVICE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "device/block.h"
+#include "device/device.h"
+#include "device/driver.h"
+
+/* Words that one read_words brings over before it has to synchronize. */
+#define WI_CUDA_WORDS 512
+
+typedef struct wi_cuda {
+    wi_device base; /* first */
+    CUdevice device;
+    CUcontext context;    /* primary */
+    CUstream stream;      /* of Wharf's own small transfers, non-blocking */
+    pthread_mutex_t lock; /* one user of stream and words at a time */
+    uint64_t *words;      /* page-locked, WI_CUDA_WORDS of them */
+    size_t granularity;   /* of VMM; 0 without it */
+    bool read_only_host;  /* can page-lock what it may only read */
+    bool ipc_tried;       /* under the lock: whether ipc_refused is known */
+    int ipc_refused;      /* 0, or why legacy handles cannot be made */
+} wi_cuda;
+
+static inline wi_cuda *wi_cuda_of(wi_device *device)
+{
+    return (wi_cuda *)device;
+}
+
+/* Host and device share one address space: the seam's pointers are the
+ * driver's addresses. */
+static inline void *wi_cuda_pointer(CUdeviceptr at)
+{
+    void *pointer;
+
+    memcpy(&pointer, &at, sizeof pointer);
+    return pointer;
+}
+
+/* What wi_cuda_leave has to restore. */
+typedef struct wi_cuda_visit {
+    bool pushed;
+    bool exchanged;
+    CUstreamCaptureMode mode;
+} wi_cuda_visit;
+
+/*
+ * Around all use of a device: makes its context current and lets calls that a
+ * stream capture of this thread would forbid through (relaxed mode), and
+ * restores both. On failure there is nothing to leave.
+ */
+wharf_status wi_cuda_enter(const wi_cuda *cuda, wi_cuda_visit *visit);
+
+/* The same for give-back paths: asks for no injected fault and goes on when
+ * the context can no longer be made current. */
+void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit);
+
+void wi_cuda_leave(const wi_cuda_visit *visit);
+
+/* cuda_enumerate.c */
+wharf_status wi_cuda_enumerate(wi_device_desc *devices, int most, int *count);
+void wi_cuda_peer(wi_device *device, const wi_device_desc *other,
+                  wi_peer *peer);
+/* 0 for an attribute that this driver does not know. */
+wharf_status wi_cuda_attribute(CUdevice device, CUdevice_attribute which,
+                               int *value);
+
+/* cuda_event.c */
+wharf_status wi_cuda_check_stream(wi_device *device, wharf_stream stream);
+wharf_status wi_cuda_event_create(wi_device *device, wi_event **event);
+wharf_status wi_cuda_event_export(wi_event *event,
+                                  unsigned char handle[WI_EVENT_HANDLE_BYTES]);
+wharf_status wi_cuda_event_open(wi_device *device, const unsigned char *handle,
+                                wi_event **event);
+wharf_status wi_cuda_event_record(wi_event *event, wharf_stream stream);
+wharf_status wi_cuda_event_wait(wi_event *event, wharf_stream stream);
+wharf_status wi_cuda_event_query(wi_event *event);
+void wi_cuda_event_destroy(wi_event *event);
+
+/* cuda_ipc.c: can legacy handles be made here? No attribute tells, so this
+ * tries, once. */
+bool wi_cuda_ipc_works(wi_cuda *cuda, char reason[96]);
+
+/* The kinds of memory. */
+extern const wi_memory_ops wi_memory_vmm;       /* cuda_vmm.c */
+extern const wi_memory_ops wi_memory_ipc;       /* cuda_ipc.c */
+extern const wi_memory_ops wi_memory_host_cuda; /* cuda_host.c */
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The CUDA backend of a build without the CUDA toolkit: it has no devices and
+ * says why. Its other slots cannot be reached without a device; they are
+ * filled so that no caller has to ask.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "device/block.h"
+
+static wharf_status none(void)
+{
+    return wi_fail(WHARF_ENODEV,
+                   "configure Wharf with -DWHARF_CUDA=ON where nvcc is "
+                   "installed, or set WHARF_BACKEND=host",
+                   "this Wharf was built without CUDA");
+}
+
+static wharf_status none_enumerate(wi_device_desc *devices, int most,
+                                   int *count)
+{
+    (void)devices;
+    (void)most;
+    (void)count;
+    return none();
+}
+
+static wharf_status none_open(const wi_device_desc *desc, wi_device **device)
+{
+    (void)desc;
+    (void)device;
+    return none();
+}
+
+static void none_close(wi_device *device)
+{
+    (void)device;
+}
+
+static wharf_status none_device(wi_device *device)
+{
+    (void)device;
+    return none();
+}
+
+static void none_peer(wi_device *device, const wi_device_desc *other,
+                      wi_peer *peer)
+{
+    (void)device;
+    (void)other;
+    memset(peer, 0, sizeof *peer);
+    wi_reason_set(peer->reason, "built without CUDA");
+}
+
+static const wi_memory_ops *none_memory(wi_device *device,
+                                        wharf_handle_kind kind, char reason[96])
+{
+    (void)device;
+    (void)kind;
+    wi_reason_set(reason, "built without CUDA");
+    return NULL;
+}
+
+static wharf_status none_write(wi_device *device, void *to, const void *from,
+                               size_t bytes)
+{
+    (void)device;
+    (void)to;
+    (void)from;
+    (void)bytes;
+    return none();
+}
+
+static wharf_status none_read_words(wi_device *device, const void *const *from,
+                                    int count, uint64_t *words)
+{
+    (void)device;
+    (void)from;
+    (void)count;
+    (void)words;
+    return none();
+}
+
+static wharf_status none_fill_zero(wi_device *device, void *to, size_t bytes)
+{
+    (void)device;
+    (void)to;
+    (void)bytes;
+    return none();
+}
+
+static wharf_status none_local_alloc(wi_device *device, size_t bytes,
+                                     void **pointer)
+{
+    (void)device;
+    (void)bytes;
+    (void)pointer;
+    return none();
+}
+
+static void none_local_free(wi_device *device, void *pointer)
+{
+    (void)device;
+    (void)pointer;
+}
+
+static wharf_status none_check_stream(wi_device *device, wharf_stream stream)
+{
+    (void)device;
+    (void)stream;
+    return none();
+}
+
+static wharf_status none_event_create(wi_device *device, wi_event **event)
+{
+    (void)device;
+    (void)event;
+    return none();
+}
+
+static wharf_status
+none_event_export(wi_event *event, unsigned char handle[WI_EVENT_HANDLE_BYTES])
+{
+    (void)event;
+    (void)handle;
+    return none();
+}
+
+static wharf_status none_event_open(wi_device *device,
+                                    const unsigned char *handle,
+                                    wi_event **event)
+{
+    (void)device;
+    (void)handle;
+    (void)event;
+    return none();
+}
+
+static wharf_status none_event_on_stream(wi_event *event, wharf_stream stream)
+{
+    (void)event;
+    (void)stream;
+    return none();
+}
+
+static wharf_status none_event_query(wi_event *event)
+{
+    (void)event;
+    return none();
+}
+
+static void none_event_destroy(wi_event *event)
+{
+    (void)event;
+}
+
+const wi_device_ops wi_device_cuda = {
+    .name = "cuda",
+    .enumerate = none_enumerate,
+    .open = none_open,
+    .close = none_close,
+    .make_current = none_device,
+    .health = none_device,
+    .peer = none_peer,
+    .memory = none_memory,
+    .write = none_write,
+    .read_words = none_read_words,
+    .fill_zero = none_fill_zero,
+    .local_alloc = none_local_alloc,
+    .local_free = none_local_free,
+    .quiesce = none_device,
+    .check_stream = none_check_stream,
+    .event_create = none_event_create,
+    .event_export = none_event_export,
+    .event_open = none_event_open,
+    .event_record = none_event_on_stream,
+    .event_wait = none_event_on_stream,
+    .event_query = none_event_query,
+    .event_destroy = none_event_destroy,
+};

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory in physical chunks: created by the owner, exported as
+ * descriptors, mapped by everybody into one reserved address range.
+ *
+ * Chunks, because the driver takes some 17 ms to map a peer's physical piece
+ * of 512 MiB or more and a tenth of a millisecond for a smaller one (driver
+ * 580); access is set once for the whole block.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/stat.h"
+#include "base/sys.h"
+#include "device/cuda_device.h"
+
+typedef struct vmm_block {
+    wi_block base; /* first */
+    size_t chunk_bytes;
+    int chunks; /* handles held */
+    CUmemGenericAllocationHandle handles[WI_BLOCK_CHUNKS];
+} vmm_block;
+
+static vmm_block *vmm_of(wi_block *block)
+{
+    return (vmm_block *)block;
+}
+
+/* The last chunk may be smaller. */
+static size_t chunk_size(const vmm_block *block, int index)
+{
+    size_t start = (size_t)index * block->chunk_bytes;
+    size_t left = block->base.bytes - start;
+
+    return left < block->chunk_bytes ? left : block->chunk_bytes;
+}
+
+static vmm_block *vmm_new(size_t bytes, bool owned)
+{
+    vmm_block *block;
+
+    if (!WI_NEW(block))
+        return NULL;
+    block->base.bytes = bytes;
+    block->base.owned = owned;
+    return block;
+}
+
+static void handles_release(const vmm_block *block)
+{
+    for (int i = 0; i < block->chunks; i++)
+        WI_CU_BACK(cuMemRelease, (block->handles[i]));
+}
+
+static size_t vmm_granularity(wi_device *device)
+{
+    return wi_cuda_of(device)->granularity;
+}
+
+/* ---- Addresses --------------------------------------------------------- */
+
+static wharf_status address_taken(void *wish, size_t bytes)
+{
+    return wi_fail(WHARF_EUNSUPPORTED, NULL,
+                   "%zu bytes at address %p are not free in this process",
+                   bytes, wish);
+}
+
+/*
+ * A taken address is no error to the driver (580): it takes the wish for a
+ * hint and answers with another address. Others refuse it as a bad value.
+ */
+static wharf_status range_take(const wi_cuda *cuda, void *wish, size_t bytes,
+                               void **base)
+{
+    CUdeviceptr got = 0;
+    int code = WI_CU_CODE(cuMemAddressReserve, (&got, bytes, cuda->granularity,
+                                                (CUdeviceptr)wish, 0));
+
+    if (wish && code == CUDA_ERROR_INVALID_VALUE)
+        return address_taken(wish, bytes);
+    if (code != CUDA_SUCCESS)
+        return wi_driver_fail("cuMemAddressReserve", code, "%zu bytes at %p",
+                              bytes, wish);
+    if (wish && wi_cuda_pointer(got) != wish) {
+        WI_CU_BACK(cuMemAddressFree, (got, bytes));
+        return address_taken(wish, bytes);
+    }
+    *base = wi_cuda_pointer(got);
+    return WHARF_OK;
+}
+
+static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,
+                                wi_range *range)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status;
+    void *base = NULL;
+
+    bytes = (bytes + cuda->granularity - 1) & ~(cuda->granularity - 1);
+    status = wi_cuda_enter(cuda, &visit);
+    if (status != WHARF_OK)
+        return status;
+    status = range_take(cuda, wish, bytes, &base);
+    wi_cuda_leave(&visit);
+    if (status != WHARF_OK)
+        return status;
+    wi_stat_add(WI_STAT_live_ranges, 1);
+    range->base = base;
+    range->bytes = bytes;
+    return WHARF_OK;
+}
+
+static void vmm_unreserve(wi_device *device, wi_range *range)
+{
+    wi_cuda_visit visit;
+
+    if (!range || !range->base)
+        return;
+    wi_cuda_enter_back(wi_cuda_of(device), &visit);
+    WI_CU_BACK(cuMemAddressFree, ((CUdeviceptr)range->base, range->bytes));
+    wi_cuda_leave(&visit);
+    wi_stat_add(WI_STAT_live_ranges, -1);
+    range->base = NULL;
+    range->bytes = 0;
+}
+
+/* ---- Physical memory --------------------------------------------------- */
+
+static wharf_status chunks_create(const wi_cuda *cuda, vmm_block *block,
+                                  int count)
+{
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device}};
+
+    while (block->chunks < count) {
+        size_t bytes = chunk_size(block, block->chunks);
+        wharf_status status = WI_CU(
+            cuMemCreate, (&block->handles[block->chunks], bytes, &prop, 0),
+            "%zu bytes, piece %d of %d, device %d", bytes, block->chunks + 1,
+            count, cuda->device);
+
+        if (status != WHARF_OK)
+            return status;
+        block->chunks++;
+    }
+    return WHARF_OK;
+}
+
+static wharf_status vmm_create(wi_device *device, size_t bytes,
+                               size_t chunk_bytes, wi_block **out)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    vmm_block *block;
+    wharf_status status;
+    int count;
+
+    if (bytes == 0 || bytes % cuda->granularity != 0)
+        return wi_fail(WHARF_EARG, NULL,
+                       "a block of %zu bytes is no multiple of %zu", bytes,
+                       cuda->granularity);
+    block = vmm_new(bytes, true);
+    if (!block)
+        return WHARF_ENOMEM;
+    wi_block_divide(bytes, chunk_bytes, cuda->granularity, &block->chunk_bytes,
+                    &count);
+    status = wi_cuda_enter(cuda, &visit);
+    if (status != WHARF_OK)
+        goto undo_new;
+    status = chunks_create(cuda, block, count);
+    if (status != WHARF_OK)
+        handles_release(block);
+    wi_cuda_leave(&visit);
+    if (status != WHARF_OK)
+        goto undo_new;
+    wi_block_count(&block->base, WHARF_SPACE_DEVICE, 1);
+    *out = &block->base;
+    return WHARF_OK;
+
+undo_new:
+    wi_free(block);
+    return status;
+}
+
+/* The driver does not say that the descriptors are closed on exec. */
+static wharf_status chunk_export(const vmm_block *block, int index, int *fd)
+{
+    int got = -1;
+    wharf_status status = WI_CU(cuMemExportToShareableHandle,
+                                (&got, block->handles[index],
+                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                                "piece %d of %d", index + 1, block->chunks);
+
+    if (status != WHARF_OK)
+        return status;
+    fcntl(got, F_SETFD, FD_CLOEXEC);
+    wi_sys_adopt(got);
+    *fd = got;
+    return WHARF_OK;
+}
+
+static wharf_status vmm_export(wi_device *device, wi_block *base,
+                               wi_handle *handle, int *fds)
+{
+    const vmm_block *block = vmm_of(base);
+    wi_cuda_visit visit;
+    int made[WI_BLOCK_CHUNKS];
+    int count = 0;
+    wharf_status status = wi_cuda_enter(wi_cuda_of(device), &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    while (count < block->chunks && status == WHARF_OK) {
+        status = chunk_export(block, count, &made[count]);
+        count += status == WHARF_OK;
+    }
+    wi_cuda_leave(&visit);
+    if (status != WHARF_OK) {
+        while (count > 0)
+            wi_sys_close(&made[--count]);
+        return status;
+    }
+    memset(handle, 0, sizeof *handle);
+    handle->kind = WHARF_HANDLE_VMM;
+    handle->fds = (uint32_t)count;
+    handle->bytes = base->bytes;
+    handle->chunk_bytes = block->chunk_bytes;
+    memcpy(fds, made, (size_t)count * sizeof *fds);
+    return WHARF_OK;
+}
+
+/* The driver takes a descriptor in place of a pointer, and none of its own:
+ * each is closed as soon as its chunk is imported. */
+static wharf_status chunks_import(vmm_block *block, int count, int *fds)
+{
+    while (block->chunks < count) {
+        int i = block->chunks;
+        wharf_status status = WI_CU(
+            cuMemImportFromShareableHandle,
+            (&block->handles[i], wi_cuda_pointer((CUdeviceptr)fds[i]),
+             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+            "piece %d of %d, %zu bytes", i + 1, count, chunk_size(block, i));
+
+        if (status != WHARF_OK)
+            return status;
+        wi_sys_close(&fds[i]);
+        block->chunks++;
+    }
+    return WHARF_OK;
+}
+
+static wharf_status vmm_import(wi_device *device, const wi_handle *handle,
+                               const int *given, wi_block **out)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    wharf_status status =
+        wi_handle_valid(handle, WHARF_HANDLE_VMM, WI_BLOCK_CHUNKS);
+    vmm_block *block = NULL;
+    wi_cuda_visit visit;
+    int fds[WI_BLOCK_CHUNKS];
+
+    for (int i = 0; i < WI_BLOCK_CHUNKS; i++)
+        fds[i] = i < (int)handle->fds ? given[i] : -1;
+    if (status != WHARF_OK)
+        goto undo_fds;
+    block = vmm_new(handle->bytes, false);
+    if (!block) {
+        status = WHARF_ENOMEM;
+        goto undo_fds;
+    }
+    block->chunk_bytes = handle->chunk_bytes;
+    status = wi_cuda_enter(cuda, &visit);
+    if (status != WHARF_OK)
+        goto undo_fds;
+    status = chunks_import(block, (int)handle->fds, fds);
+    if (status != WHARF_OK)
+        handles_release(block);
+    wi_cuda_leave(&visit);
+    if (status != WHARF_OK)
+        goto undo_fds;
+    wi_block_count(&block->base, WHARF_SPACE_DEVICE, 1);
+    *out = &block->base;
+    return WHARF_OK;
+
+undo_fds:
+    for (int i = 0; i < WI_BLOCK_CHUNKS; i++)
+        wi_sys_close(&fds[i]);
+    wi_free(block);
+    return status;
+}
+
+/* ---- Mappings ---------------------------------------------------------- */
+
+static wharf_status access_set(const wi_cuda *cuda, const vmm_block *block,
+                               CUdeviceptr at, wi_access access)
+{
+    CUmemAccessDesc desc = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
+        .flags = access == WI_ACCESS_READ ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                          : CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    return WI_CU(cuMemSetAccess, (at, block->base.bytes, &desc, 1),
+                 "%s, %zu bytes for device %d",
+                 access == WI_ACCESS_READ ? "read" : "read and write",
+                 block->base.bytes, cuda->device);
+}
+
+static void chunks_unmap(const vmm_block *block, CUdeviceptr at, int count)
+{
+    for (int i = 0; i < count; i++)
+        WI_CU_BACK(cuMemUnmap,
+                   (at + (size_t)i * block->chunk_bytes, chunk_size(block, i)));
+}
+
+static wharf_status chunks_map(const wi_cuda *cuda, const vmm_block *block,
+                               CUdeviceptr at, wi_access access)
+{
+    wharf_status status = WHARF_OK;
+    int mapped = 0;
+
+    while (mapped < block->chunks && status == WHARF_OK) {
+        size_t bytes = chunk_size(block, mapped);
+
+        status = WI_CU(cuMemMap,
+                       (at + (size_t)mapped * block->chunk_bytes, bytes, 0,
+                        block->handles[mapped], 0),
+                       "%zu bytes, piece %d of %d", bytes, mapped + 1,
+                       block->chunks);
+        mapped += status == WHARF_OK;
+    }
+    if (status == WHARF_OK)
+        status = access_set(cuda, block, at, access);
+    if (status != WHARF_OK)
+        chunks_unmap(block, at, mapped);
+    return status;
+}
+
+static wharf_status vmm_map(wi_device *device, wi_block *base, wi_range *range,
+                            size_t offset, wi_access access, void **pointer)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    void *at = (char *)range->base + offset;
+    wi_cuda_visit visit;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    status = chunks_map(cuda, vmm_of(base), (CUdeviceptr)at, access);
+    wi_cuda_leave(&visit);
+    if (status != WHARF_OK)
+        return status;
+    base->pointer = at;
+    *pointer = at;
+    return WHARF_OK;
+}
+
+static wharf_status vmm_protect(wi_device *device, wi_block *base,
+                                wi_access access)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    status = access_set(cuda, vmm_of(base), (CUdeviceptr)base->pointer, access);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+static void vmm_destroy(wi_device *device, wi_block *base)
+{
+    vmm_block *block = vmm_of(base);
+    wi_cuda_visit visit;
+
+    if (!base)
+        return;
+    wi_cuda_enter_back(wi_cuda_of(device), &visit);
+    if (base->pointer)
+        chunks_unmap(block, (CUdeviceptr)base->pointer, block->chunks);
+    handles_release(block);
+    wi_cuda_leave(&visit);
+    wi_block_count(base, WHARF_SPACE_DEVICE, -1);
+    wi_free(block);
+}
+
+const wi_memory_ops wi_memory_vmm = {
+    .kind = WHARF_HANDLE_VMM,
+    .space = WHARF_SPACE_DEVICE,
+    .ranges = true,
+    .granularity = vmm_granularity,
+    .reserve = vmm_reserve,
+    .unreserve = vmm_unreserve,
+    .create = vmm_create,
+    .export_ = vmm_export,
+    .import = vmm_import,
+    .map = vmm_map,
+    .protect = vmm_protect,
+    .destroy = vmm_destroy,
+};
