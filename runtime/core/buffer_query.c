@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/* What can be asked of an attached buffer: pointers, sizes, reasons. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/versioned.h"
+#include "core/core.h"
+#include "core/mapping.h"
+
+static wharf_status check_rank(const wharf_node *node, int rank)
+{
+    if (rank >= 0 && rank < node->size)
+        return WHARF_OK;
+    return wi_fail(WHARF_EARG, "pass a node rank",
+                   "rank is %d, the node has ranks 0 to %d", rank,
+                   node->size - 1);
+}
+
+/* Begins a local call on a buffer. */
+static wharf_status enter(const char *call, const wharf_buffer *buffer)
+{
+    wi_call_begin(call, -1);
+    wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, "buffer");
+    if (st == WHARF_OK)
+        wi_call_set_rank(buffer->node->rank);
+    return st;
+}
+
+static void *segment_pointer(const wi_mapping *mapping, int rank)
+{
+    int b = mapping->layout.block_of_rank[rank];
+    if (b < 0)
+        return NULL;
+    size_t within =
+        mapping->layout.offset_of_rank[rank] - mapping->layout.block[b].offset;
+    return (char *)mapping->pointer[b] + within;
+}
+
+wharf_status wharf_buffer_segment(const wharf_buffer *buffer, int rank,
+                                  void **pointer, size_t *size)
+{
+    wharf_status st = enter(__func__, buffer);
+    if (st == WHARF_OK)
+        st = check_rank(buffer->node, rank);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    if (pointer)
+        *pointer = segment_pointer(buffer->mapping, rank);
+    if (size)
+        *size = buffer->mapping->sizes[rank];
+    return wi_call_end(WHARF_OK);
+}
+
+static wharf_status find_base(const wi_mapping *mapping, void **base,
+                              size_t *size)
+{
+    if (mapping->layout.blocks > 1 && !mapping->way->ops->ranges)
+        return wi_fail(WHARF_EUNSUPPORTED,
+                       "use wharf_buffer_segment for each rank",
+                       "the %d blocks came by legacy handles, which cannot be "
+                       "mapped side by side",
+                       mapping->layout.blocks);
+    *base = mapping->layout.blocks ? mapping->pointer[0] : NULL;
+    *size = mapping->layout.bytes;
+    return WHARF_OK;
+}
+
+wharf_status wharf_buffer_base(const wharf_buffer *buffer, void **base,
+                               size_t *size)
+{
+    wharf_status st = enter(__func__, buffer);
+    if (st == WHARF_OK && (!base || !size))
+        st = wi_fail(WHARF_EARG, "pass the address of a variable", "%s is NULL",
+                     base ? "size" : "base");
+    if (st == WHARF_OK)
+        st = find_base(buffer->mapping, base, size);
+    return wi_call_end(st);
+}
+
+static uint64_t mapped_bytes(const wi_mapping *mapping)
+{
+    uint64_t bytes = 0;
+    for (int b = 0; b < mapping->layout.blocks; b++)
+        bytes += mapping->layout.block[b].bytes;
+    return bytes;
+}
+
+static void fill_block(const wi_mapping *mapping, int block,
+                       wharf_buffer_info *info)
+{
+    const wi_handle *handle = &mapping->handle[block];
+    info->owner = mapping->layout.block[block].owner;
+    info->chunk_bytes =
+        handle->chunk_bytes ? handle->chunk_bytes : handle->bytes;
+    if (info->chunk_bytes)
+        info->chunks =
+            (int)((handle->bytes + info->chunk_bytes - 1) / info->chunk_bytes);
+    info->write_protected = wi_mapping_write_protected(mapping, block);
+}
+
+static wharf_status fill_info(const wharf_buffer *buffer, int rank,
+                              wharf_buffer_info *info)
+{
+    const wharf_node *node = buffer->node;
+    const wi_mapping *mapping = buffer->mapping;
+    wharf_link link = {.struct_size = sizeof link};
+    wharf_status st = wharf_node_link(node, node->rank, rank, &link);
+    if (st != WHARF_OK)
+        return st;
+
+    wharf_buffer_info found = {
+        .struct_size = sizeof found,
+        .handle = mapping->way->ops->kind,
+        .space = mapping->way->ops->space,
+        .path = link.path,
+        .owner = -1,
+        .mapped_bytes = mapped_bytes(mapping),
+        .same_address = mapping->same_address,
+        .pooled = buffer->pooled,
+    };
+    if (found.space == WHARF_SPACE_HOST && rank != node->rank)
+        found.path = WHARF_PATH_HOST;
+    memcpy(found.reason, mapping->reason, sizeof found.reason);
+    int block = mapping->layout.block_of_rank[rank];
+    if (block >= 0)
+        fill_block(mapping, block, &found);
+    *info = found;
+    return WHARF_OK;
+}
+
+wharf_status wharf_buffer_info_get(const wharf_buffer *buffer, int rank,
+                                   wharf_buffer_info *info)
+{
+    wharf_status st = enter(__func__, buffer);
+    if (st == WHARF_OK)
+        st = check_rank(buffer->node, rank);
+    wharf_buffer_info found;
+    if (st == WHARF_OK)
+        st = fill_info(buffer, rank, &found);
+    if (st == WHARF_OK)
+        st = wi_versioned_write(info, &found, sizeof found, "info");
+    return wi_call_end(st);
+}
+
+static wharf_status make_table(wharf_buffer *buffer)
+{
+    wharf_node *node = buffer->node;
+    wi_device *device = node->device;
+    size_t bytes = (size_t)node->size * sizeof(void *);
+    void *pointers[WHARF_MAX_RANKS];
+    for (int r = 0; r < node->size; r++)
+        pointers[r] = segment_pointer(buffer->mapping, r);
+
+    void *table;
+    wharf_status st = device->ops->local_alloc(device, bytes, &table);
+    if (st != WHARF_OK)
+        return st;
+    st = device->ops->write(device, table, pointers, bytes);
+    if (st != WHARF_OK) {
+        device->ops->local_free(device, table);
+        return st;
+    }
+    buffer->table = table;
+    return WHARF_OK;
+}
+
+wharf_status wharf_buffer_pointer_table(wharf_buffer *buffer,
+                                        void *const **table)
+{
+    wharf_status st = enter(__func__, buffer);
+    if (st == WHARF_OK && !table)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "table is NULL");
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    pthread_mutex_lock(&buffer->lock);
+    if (!buffer->table)
+        st = make_table(buffer);
+    if (st == WHARF_OK)
+        *table = buffer->table;
+    pthread_mutex_unlock(&buffer->lock);
+    return wi_call_end(st);
+}
+
+wharf_status wharf_buffer_event(const wharf_buffer *buffer, int rank,
+                                wharf_event **event)
+{
+    wharf_status st = enter(__func__, buffer);
+    if (st == WHARF_OK)
+        st = check_rank(buffer->node, rank);
+    if (st == WHARF_OK && !event)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "event is NULL");
+    if (st == WHARF_OK)
+        *event = &buffer->mapping->events[rank];
+    return wi_call_end(st);
+}
+
+wharf_status wharf_buffer_granularity(const wharf_node *node, wharf_space space,
+                                      size_t *bytes)
+{
+    wi_call_begin(__func__, wharf_node_rank(node));
+    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
+    if (st == WHARF_OK && !bytes)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "bytes is NULL");
+    if (st == WHARF_OK && space != WHARF_SPACE_DEVICE &&
+        space != WHARF_SPACE_HOST)
+        st = wi_fail(WHARF_EARG, "use WHARF_SPACE_DEVICE or WHARF_SPACE_HOST",
+                     "space is %d", (int)space);
+    if (st == WHARF_OK)
+        *bytes = space == WHARF_SPACE_HOST
+                     ? node->host_way.granularity
+                     : node->device_way[node->device_first].granularity;
+    return wi_call_end(st);
+}
+
+const char *wharf_handle_kind_name(wharf_handle_kind kind)
+{
+    switch (kind) {
+    case WHARF_HANDLE_MEMFD:
+        return "memfd";
+    case WHARF_HANDLE_VMM:
+        return "vmm";
+    case WHARF_HANDLE_IPC:
+        return "ipc";
+    }
+    return "unknown";
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of core share: the bodies of the public objects.
+ *
+ * Replicated state. Every rank of a node makes the same collective calls in
+ * the same order and decides only on agreed data, so lists, event slots and
+ * the pool of a node are the same on every rank without being sent around.
+ *
+ * Locking. node->collective is held through every collective call; it guards
+ * the lists, the pool and the slots. What a buffer or an event is made of does
+ * not change after its attach; its lazily made parts have locks of their own.
+ */
+#ifndef WI_CORE_CORE_H
+#define WI_CORE_CORE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "core/layout.h"
+#include "device/device.h"
+#include "topo/topo.h"
+#include "wharf/buffer.h"
+#include "wharf/event.h"
+#include "wharf/node.h"
+
+/* ---- Node -------------------------------------------------------------- */
+
+/* What the environment and the caller's options come to. Must agree on all
+ * ranks (keep_current aside). */
+typedef struct wi_node_settings {
+    int64_t backend;
+    int64_t placement;
+    int64_t timeout_ms;
+    int64_t strict;
+    int64_t keep_current;
+    int64_t pool;
+    int64_t pool_bytes;
+    int64_t handle; /* 0 auto, 1 vmm, 2 ipc */
+    int64_t chunk_bytes;
+    char device_map[256];
+} wi_node_settings;
+
+/* A GPU that ranks of the node use. */
+typedef struct wi_gpu {
+    wi_device_desc desc; /* ordinal: in the calling process, -1 unseen */
+    int owner;
+    int guests;
+} wi_gpu;
+
+/* How memory of a space is made on this node, decided at open. */
+typedef struct wi_way {
+    const wi_memory_ops *ops;
+    size_t granularity;
+    bool degraded;   /* slower than what was asked for */
+    char reason[96]; /* why this kind */
+} wi_way;
+
+/* Kinds of device-space memory in order of preference, then the host. */
+#define WI_WAYS 3
+
+typedef struct wi_mapping wi_mapping;
+
+struct wharf_node {
+    wi_comm *comm;
+    int rank, size;
+    wi_node_settings settings;
+    wharf_backend backend;
+    char backend_reason[192];
+    char warnings[1024]; /* of the planner, one a line */
+    wi_device *device;   /* this rank's GPU, or the host device */
+    int gpus;
+    wi_gpu *gpu;         /* gpus of them */
+    wi_peer *peers;      /* gpus * gpus: row reaches column */
+    int *gpu_of_rank;    /* -1 on the host backend */
+    wi_topo_line *lines; /* size of them */
+    wi_way device_way[WI_WAYS];
+    int device_ways;  /* how many are possible */
+    int device_first; /* the first not found wanting so far */
+    wi_way host_way;
+    pthread_mutex_t collective;
+    uint64_t serial; /* of the last object made */
+    wharf_buffer *buffers;
+    wharf_event *events; /* made by wharf_event_create */
+    wi_mapping *pool;    /* newest first */
+    uint8_t *slot_used;  /* WHARF_MAX_EVENTS flags */
+    int slots_from;      /* every slot below is in use */
+    uint32_t buffer_count;
+};
+
+/*
+ * Brackets of every collective call on a node: enter checks the handle and
+ * takes node->collective; leave gives it back and returns status. If enter
+ * fails, its status is the call's and leave is not called.
+ */
+wharf_status wi_node_enter(const char *call, wharf_node *node);
+wharf_status wi_node_leave(wharf_node *node, wharf_status status);
+
+/* Begins a local call on a node: status of the handle check; end it with
+ * wi_call_end in every case. */
+wharf_status wi_node_local(const char *call, const wharf_node *node);
+
+/* Deadline of a collective that starts now. */
+wi_deadline wi_node_deadline(const wharf_node *node);
+
+/* Fills backend, devices, plan, links and ways of a node whose comm is open. */
+wharf_status wi_node_place(wharf_node *node, wi_deadline deadline);
+wharf_status wi_node_find_links(wharf_node *node, wi_deadline deadline);
+wharf_status wi_node_find_ways(wharf_node *node, wi_deadline deadline);
+void wi_node_unplace(wharf_node *node);
+
+/* "GPU-..." or "MIG-...". */
+void wi_uuid_format(const wi_device_desc *desc, char text[48]);
+
+/* ---- Meeting: how every collective call starts -------------------------- */
+
+typedef enum wi_call {
+    WI_CALL_ATTACH = 1,
+    WI_CALL_DETACH = 2,
+    WI_CALL_EVENT_CREATE = 3,
+    WI_CALL_EVENT_DESTROY = 4,
+    WI_CALL_POOL_TRIM = 5,
+    WI_CALL_CLOSE = 6
+} wi_call;
+
+/* One rank's arguments. Of fixed size, so that ranks which entered different
+ * calls still meet, and learn it. */
+typedef struct wi_meeting {
+    uint32_t call;
+    int32_t status;  /* of this rank's own checks */
+    uint64_t serial; /* of the object, where there is one */
+    int32_t count;   /* buffers to attach, or owner of an event */
+    uint32_t flags;
+    uint32_t space;
+    uint32_t pad;
+    uint64_t size; /* the only field that may differ */
+    char name[32];
+} wi_meeting;
+
+/*
+ * All ranks' meetings, in rank order, if every rank entered the same call with
+ * the same arguments and had nothing to object; else the same failure on every
+ * rank (WHARF_EMISMATCH names rank and field).
+ */
+wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
+                          wi_meeting *all, wi_deadline deadline);
+
+/* Only the comparison, of arguments with those of rank 0. */
+wharf_status wi_meeting_compare(const wi_meeting *all, int size);
+
+/* ---- Events ------------------------------------------------------------ */
+
+/* Records of one event whose driver events are alive at a time: a wait for one
+ * of the last WI_EVENT_RING records waits for no later one. */
+#define WI_EVENT_RING 4
+
+/* One event in the control block: written by its owner alone. Zero when new. */
+typedef struct wi_event_slot {
+    uint32_t word;   /* low half of issued: what waiters sleep on */
+    uint32_t made;   /* bit k: handle[k] is valid */
+    uint64_t issued; /* records so far */
+    unsigned char handle[WI_EVENT_RING][WI_EVENT_HANDLE_BYTES];
+} wi_event_slot;
+
+struct wharf_event {
+    wharf_node *node;
+    uint64_t serial; /* 0: belongs to a buffer */
+    int owner;
+    int slot;
+    bool active;          /* false while its mapping sleeps in the pool */
+    uint64_t base;        /* slot->issued when it last became active */
+    pthread_mutex_t lock; /* guards device_event, and records */
+    wi_event *device_event[WI_EVENT_RING];
+    wharf_event *next;
+};
+
+/* `count` neighbouring slots, or WHARF_ELIMIT. */
+wharf_status wi_event_slots_take(wharf_node *node, int count, int *first);
+void wi_event_slots_give(wharf_node *node, int first, int count);
+
+void wi_event_init(wharf_event *event, wharf_node *node, int owner, int slot);
+/* After the meeting of a detach: the event sleeps with its mapping. */
+void wi_event_deactivate(wharf_event *event);
+/* Closes what was opened (importers), or created (the owner, who also clears
+ * the slot): importers first, an agreement, then the owner. */
+void wi_event_close_import(wharf_event *event);
+void wi_event_fini(wharf_event *event);
+/* Unlinks, finishes and frees an event made by wharf_event_create. */
+void wi_event_discard(wharf_event *event);
+
+/* ---- Mappings and buffers ---------------------------------------------- */
+
+/* The memory of one buffer: what the pool keeps. */
+struct wi_mapping {
+    wharf_node *node;
+    const wi_way *way;
+    wharf_space space; /* as asked for */
+    unsigned flags;
+    char reason[96];
+    uint64_t *sizes; /* node size of them, as asked for */
+    wi_layout layout;
+    wi_range range;
+    bool same_address;
+    wi_block **block;    /* layout.blocks of them */
+    wi_handle *handle;   /* what is known of each */
+    void **pointer;      /* where each is mapped here */
+    uint64_t *nonce;     /* of each, for the data check */
+    wharf_event *events; /* node size of them */
+    int first_slot;
+    uint64_t most_bytes; /* device bytes on the fullest GPU */
+    wi_mapping *next;
+};
+
+struct wharf_buffer {
+    wharf_node *node;
+    uint64_t serial;
+    char name[32];
+    wi_mapping *mapping;
+    bool pooled;
+    pthread_mutex_t lock; /* guards table */
+    void **table;
+    wharf_buffer *next;
+};
+
+/* Unlinks a buffer from its node and frees the object, not its mapping. */
+void wi_buffer_discard(wharf_buffer *buffer);
+
+/* What one attach asks for, after the checks. */
+typedef struct wi_attach {
+    unsigned flags;
+    wharf_space space;
+    uint64_t *sizes; /* node size of them */
+} wi_attach;
+
+/*
+ * Collective: makes `count` mappings, all or none. On failure nothing is left
+ * and every rank returns the same status.
+ */
+wharf_status wi_mapping_make(wharf_node *node, int count,
+                             const wi_attach *attach, wi_mapping **mappings,
+                             wi_deadline deadline);
+
+/* Collective: closes imports everywhere, agrees, frees at the owners. Returns
+ * the agreement's status; gives back what may be given back in every case. */
+wharf_status wi_mapping_free(wharf_node *node, int count, wi_mapping **mappings,
+                             wi_deadline deadline);
+
+/* Owner: every byte zero. */
+wharf_status wi_mapping_zero(wi_mapping *mapping);
+
+/* Steps of making a mapping (mapping_share.c): owner's side, other ranks'
+ * side, data check. */
+wharf_status wi_mapping_share(wharf_node *node, int count,
+                              wi_mapping **mappings, wi_deadline deadline);
+
+/* ---- Pool -------------------------------------------------------------- */
+
+/* Takes a kept mapping of exactly this shape out of the pool, or NULL. */
+wi_mapping *wi_pool_take(wharf_node *node, const wi_attach *attach);
+
+/* Collective: keeps a mapping whose work is done everywhere; what then exceeds
+ * the bound is freed. */
+wharf_status wi_pool_put(wharf_node *node, wi_mapping *mapping,
+                         wi_deadline deadline);
+
+/* Collective: frees all that is kept. */
+wharf_status wi_pool_empty(wharf_node *node, wi_deadline deadline);
+
+#endif

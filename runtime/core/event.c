@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Events: a ring of interprocess CUDA events, and the number of records issued
+ * in the control block. A wait first holds on the number, so that it can never
+ * meet an event that was not recorded (which CUDA lets pass), then hands the
+ * rest to the driver.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/futex.h"
+#include "base/handles.h"
+#include "base/mem.h"
+#include "base/stat.h"
+#include "core/core.h"
+
+static wi_event_slot *slot_of(const wharf_event *event)
+{
+    wi_event_slot *slots = wi_comm_shared(event->node->comm);
+    return &slots[event->slot];
+}
+
+static uint64_t issued(const wharf_event *event)
+{
+    return __atomic_load_n(&slot_of(event)->issued, __ATOMIC_ACQUIRE) -
+           event->base;
+}
+
+/* ---- Slots and life --------------------------------------------------------
+ */
+
+wharf_status wi_event_slots_take(wharf_node *node, int count, int *first)
+{
+    int run = 0;
+    for (int s = node->slots_from; s < WHARF_MAX_EVENTS; s++) {
+        run = node->slot_used[s] ? 0 : run + 1;
+        if (run < count)
+            continue;
+        *first = s - count + 1;
+        memset(node->slot_used + *first, 1, (size_t)count);
+        if (*first == node->slots_from)
+            node->slots_from = s + 1;
+        return WHARF_OK;
+    }
+    return wi_fail(WHARF_ELIMIT, "destroy events or detach buffers",
+                   "no %d of the node's %d events are free (a buffer takes "
+                   "one a rank)",
+                   count, WHARF_MAX_EVENTS);
+}
+
+void wi_event_slots_give(wharf_node *node, int first, int count)
+{
+    memset(node->slot_used + first, 0, (size_t)count);
+    if (first < node->slots_from)
+        node->slots_from = first;
+}
+
+void wi_event_init(wharf_event *event, wharf_node *node, int owner, int slot)
+{
+    event->node = node;
+    event->owner = owner;
+    event->slot = slot;
+    pthread_mutex_init(&event->lock, NULL);
+    wi_stat_add(WI_STAT_live_events, 1);
+}
+
+/*
+ * Numbers start at 1 again for the next user. The base is read here, where no
+ * rank can record any more, and not when the event wakes up: then its owner
+ * may be ahead of this rank and have recorded already.
+ */
+void wi_event_deactivate(wharf_event *event)
+{
+    event->base = __atomic_load_n(&slot_of(event)->issued, __ATOMIC_ACQUIRE);
+    event->active = false;
+}
+
+static void close_ring(wharf_event *event)
+{
+    wi_device *device = event->node->device;
+    for (int k = 0; k < WI_EVENT_RING; k++) {
+        if (event->device_event[k])
+            device->ops->event_destroy(event->device_event[k]);
+        event->device_event[k] = NULL;
+    }
+}
+
+void wi_event_close_import(wharf_event *event)
+{
+    if (event->owner != event->node->rank)
+        close_ring(event);
+}
+
+void wi_event_fini(wharf_event *event)
+{
+    close_ring(event);
+    /* The next user of the slot starts at zero; nobody looks before the
+     * collective call that gives it away, which its last owner enters after
+     * this. */
+    if (event->owner == event->node->rank)
+        memset(slot_of(event), 0, sizeof(wi_event_slot));
+    pthread_mutex_destroy(&event->lock);
+    wi_stat_add(WI_STAT_live_events, -1);
+}
+
+/* ---- Collective calls ------------------------------------------------------
+ */
+
+static wharf_status create_locked(wharf_node *node, int owner,
+                                  wharf_event **out)
+{
+    wi_deadline deadline = wi_node_deadline(node);
+    wharf_event *event = NULL;
+    wi_meeting mine = {.call = WI_CALL_EVENT_CREATE, .count = owner};
+    if (!out)
+        mine.status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                              "event is NULL");
+    else if (owner < 0 || owner >= node->size)
+        mine.status = wi_fail(WHARF_EARG, "pass a node rank",
+                              "owner is %d, the node has ranks 0 to %d", owner,
+                              node->size - 1);
+    else if (!WI_NEW(event))
+        mine.status = WHARF_ENOMEM;
+    else
+        mine.status = wi_handle_add(event, WI_HANDLE_EVENT);
+
+    wi_meeting all[WHARF_MAX_RANKS];
+    int slot;
+    wharf_status st = wi_node_meet(node, &mine, all, deadline);
+    if (st == WHARF_OK)
+        st = wi_event_slots_take(node, 1, &slot);
+    if (st != WHARF_OK) {
+        if (event)
+            wi_handle_remove(event);
+        wi_free(event);
+        return st;
+    }
+    wi_event_init(event, node, owner, slot);
+    event->active = true;
+    event->serial = ++node->serial;
+    event->next = node->events;
+    node->events = event;
+    *out = event;
+    return WHARF_OK;
+}
+
+wharf_status wharf_event_create(wharf_node *node, int owner,
+                                wharf_event **event)
+{
+    wharf_status st = wi_node_enter(__func__, node);
+    if (st != WHARF_OK)
+        return st;
+    return wi_node_leave(node, create_locked(node, owner, event));
+}
+
+void wi_event_discard(wharf_event *event)
+{
+    wharf_node *node = event->node;
+    for (wharf_event **at = &node->events; *at; at = &(*at)->next)
+        if (*at == event) {
+            *at = event->next;
+            break;
+        }
+    wi_event_fini(event);
+    wi_event_slots_give(node, event->slot, 1);
+    wi_handle_remove(event);
+    wi_free(event);
+}
+
+static wharf_status destroy_locked(wharf_event **out)
+{
+    wharf_event *event = *out;
+    wharf_node *node = event->node;
+    wi_deadline deadline = wi_node_deadline(node);
+    wi_meeting mine = {.call = WI_CALL_EVENT_DESTROY, .serial = event->serial};
+    wi_meeting all[WHARF_MAX_RANKS];
+    wharf_status st = wi_node_meet(node, &mine, all, deadline);
+    if (st == WHARF_EMISMATCH)
+        return st;
+    wi_event_close_import(event);
+    if (st == WHARF_OK)
+        st = wi_comm_agree(node->comm, WHARF_OK, deadline);
+    wi_event_discard(event);
+    *out = NULL;
+    return st;
+}
+
+/* Begins a call on an event. */
+static wharf_status enter(const char *call, const wharf_event *event)
+{
+    wi_call_begin(call, -1);
+    wharf_status st = wi_handle_check(event, WI_HANDLE_EVENT, "event");
+    if (st != WHARF_OK)
+        return st;
+    if (!event->active)
+        return wi_fail(WHARF_ESTATE, "use it only while its buffer is attached",
+                       "the event's buffer was detached");
+    wi_call_set_rank(event->node->rank);
+    return WHARF_OK;
+}
+
+wharf_status wharf_event_destroy(wharf_event **event)
+{
+    wharf_status st = enter(__func__, event ? *event : NULL);
+    if (st == WHARF_OK && (*event)->serial == 0)
+        st = wi_fail(WHARF_ESTATE, "detach the buffer instead",
+                     "the event belongs to a buffer");
+    if (st == WHARF_OK) {
+        wharf_node *node = (*event)->node;
+        pthread_mutex_lock(&node->collective);
+        st = destroy_locked(event);
+        pthread_mutex_unlock(&node->collective);
+    } else if (event) {
+        *event = NULL;
+    }
+    return wi_call_end(st);
+}
+
+/* ---- Record ----------------------------------------------------------------
+ */
+
+/* Under the event's lock. */
+static wharf_status own_ring_event(wharf_event *event, int k, wi_event **out)
+{
+    wi_device *device = event->node->device;
+    wi_event_slot *slot = slot_of(event);
+    if (!event->device_event[k]) {
+        wi_event *made;
+        wharf_status st = device->ops->event_create(device, &made);
+        if (st != WHARF_OK)
+            return st;
+        st = device->ops->event_export(made, slot->handle[k]);
+        if (st != WHARF_OK) {
+            device->ops->event_destroy(made);
+            return st;
+        }
+        event->device_event[k] = made;
+        __atomic_fetch_or(&slot->made, 1u << k, __ATOMIC_RELEASE);
+    }
+    *out = event->device_event[k];
+    return WHARF_OK;
+}
+
+static wharf_status record_locked(wharf_event *event, wharf_stream stream,
+                                  uint64_t *number)
+{
+    wi_device *device = event->node->device;
+    wi_event_slot *slot = slot_of(event);
+    uint64_t next = __atomic_load_n(&slot->issued, __ATOMIC_RELAXED) + 1;
+    wi_event *ring;
+    wharf_status st = own_ring_event(event, (int)(next % WI_EVENT_RING), &ring);
+    if (st == WHARF_OK)
+        st = device->ops->event_record(ring, stream);
+    if (st != WHARF_OK)
+        return st;
+    /* Release: who sees the number sees the handle, and on the host backend
+     * all that was written before. */
+    __atomic_store_n(&slot->issued, next, __ATOMIC_RELEASE);
+    __atomic_store_n(&slot->word, (uint32_t)next, __ATOMIC_RELEASE);
+    wi_futex_wake(&slot->word);
+    if (number)
+        *number = next - event->base;
+    return WHARF_OK;
+}
+
+wharf_status wharf_event_record(wharf_event *event, wharf_stream stream,
+                                uint64_t *number)
+{
+    wharf_status st = enter(__func__, event);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    wharf_node *node = event->node;
+    if (event->owner != node->rank)
+        st = wi_fail(WHARF_ESTATE, "record on the owner, wait elsewhere",
+                     "the event is recorded by rank %d, not by rank %d",
+                     event->owner, node->rank);
+    if (st == WHARF_OK)
+        st = node->device->ops->check_stream(node->device, stream);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    pthread_mutex_lock(&event->lock);
+    st = record_locked(event, stream, number);
+    pthread_mutex_unlock(&event->lock);
+    return wi_call_end(st);
+}
+
+/* ---- Wait ------------------------------------------------------------------
+ */
+
+typedef struct pending {
+    const wharf_event *event;
+    uint64_t number;
+} pending;
+
+static bool is_issued(void *argument)
+{
+    const pending *p = argument;
+    return issued(p->event) >= p->number;
+}
+
+static wharf_status check_number(const wharf_event *event, uint64_t number)
+{
+    if (number <= UINT64_MAX - event->base)
+        return WHARF_OK;
+    return wi_fail(WHARF_EARG, "pass a number that a record returned",
+                   "record %llu cannot exist", (unsigned long long)number);
+}
+
+/* Which record a wait is for: LATEST is the newest, and at least the first. */
+static uint64_t resolve(const wharf_event *event, uint64_t number)
+{
+    if (number != WHARF_LATEST)
+        return number;
+    uint64_t newest = issued(event);
+    return newest ? newest : 1;
+}
+
+static wharf_status hold_until_issued(wharf_event *event, uint64_t number,
+                                      wi_deadline deadline)
+{
+    pending p = {event, number};
+    if (is_issued(&p))
+        return WHARF_OK;
+    wharf_status st =
+        wi_comm_wait(event->node->comm, event->owner, &slot_of(event)->word,
+                     is_issued, &p, deadline);
+    if (st == WHARF_ETIMEDOUT) {
+        st = wi_fail(WHARF_ETIMEDOUT,
+                     "let the owner record, or raise WHARF_TIMEOUT_MS",
+                     "rank %d issued %llu records, record %llu did not come",
+                     event->owner, (unsigned long long)issued(event),
+                     (unsigned long long)number);
+        wi_error_record()->rank = event->node->rank;
+    }
+    return st;
+}
+
+/* The driver event that stands for an issued record, or for the newest when
+ * the ring has moved on. Imports it at first use. */
+static wharf_status ring_event(wharf_event *event, uint64_t number,
+                               wi_event **out)
+{
+    wi_device *device = event->node->device;
+    wi_event_slot *slot = slot_of(event);
+    uint64_t newest = issued(event);
+    uint64_t stands = newest - number < WI_EVENT_RING ? number : newest;
+    int k = (int)((stands + event->base) % WI_EVENT_RING);
+    wharf_status st = WHARF_OK;
+    pthread_mutex_lock(&event->lock);
+    if (!event->device_event[k])
+        st = device->ops->event_open(device, slot->handle[k],
+                                     &event->device_event[k]);
+    *out = event->device_event[k];
+    pthread_mutex_unlock(&event->lock);
+    return st;
+}
+
+wharf_status wharf_event_wait(wharf_event *event, wharf_stream stream,
+                              uint64_t number)
+{
+    wharf_status st = enter(__func__, event);
+    if (st == WHARF_OK)
+        st = check_number(event, number);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    wharf_node *node = event->node;
+    wi_event *ring;
+    number = resolve(event, number);
+    st = node->device->ops->check_stream(node->device, stream);
+    if (st == WHARF_OK)
+        st = hold_until_issued(event, number, wi_node_deadline(node));
+    if (st == WHARF_OK)
+        st = ring_event(event, number, &ring);
+    if (st == WHARF_OK)
+        st = node->device->ops->event_wait(ring, stream);
+    return wi_call_end(st);
+}
+
+/* ---- Query and synchronize -------------------------------------------------
+ */
+
+static wharf_status query_number(wharf_event *event, uint64_t number)
+{
+    wi_event *ring;
+    if (issued(event) < number)
+        return WHARF_ENOTREADY;
+    wharf_status st = ring_event(event, number, &ring);
+    if (st != WHARF_OK)
+        return st;
+    return event->node->device->ops->event_query(ring);
+}
+
+wharf_status wharf_event_query(wharf_event *event, uint64_t number)
+{
+    wharf_status st = enter(__func__, event);
+    if (st == WHARF_OK)
+        st = check_number(event, number);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    number = resolve(event, number);
+    st = query_number(event, number);
+    if (st == WHARF_ENOTREADY && issued(event) < number &&
+        wi_comm_check_alive(event->node->comm, event->owner) != WHARF_OK)
+        st = WHARF_EPEER;
+    return wi_call_end(st);
+}
+
+/* Polls: the driver has no wait with a deadline. Doubling pauses keep the cost
+ * of a long wait low and the delay below the time already waited. */
+static wharf_status poll_complete(wharf_event *event, uint64_t number,
+                                  wi_deadline deadline)
+{
+    const long first_ns = 2000, most_ns = 1000000;
+    long pause_ns = 0;
+    for (;;) {
+        wharf_status st = query_number(event, number);
+        if (st != WHARF_ENOTREADY)
+            return st;
+        if (wi_deadline_passed(deadline))
+            return wi_fail(WHARF_ETIMEDOUT,
+                           "let the owner's work end, or give more time",
+                           "record %llu of rank %d was issued and is not "
+                           "complete",
+                           (unsigned long long)number, event->owner);
+        if (event->owner != event->node->rank && pause_ns == most_ns) {
+            st = wi_comm_check_alive(event->node->comm, event->owner);
+            if (st != WHARF_OK)
+                return st;
+        }
+        if (pause_ns) {
+            struct timespec pause = {0, pause_ns};
+            nanosleep(&pause, NULL);
+        }
+        pause_ns = pause_ns ? pause_ns * 2 : first_ns;
+        if (pause_ns > most_ns)
+            pause_ns = most_ns;
+    }
+}
+
+wharf_status wharf_event_synchronize(wharf_event *event, uint64_t number,
+                                     int timeout_ms)
+{
+    wharf_status st = enter(__func__, event);
+    if (st == WHARF_OK)
+        st = check_number(event, number);
+    if (st == WHARF_OK && timeout_ms < 0)
+        st = wi_fail(WHARF_EARG, "pass milliseconds, or 0 for the node's",
+                     "timeout_ms is %d", timeout_ms);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    wi_deadline deadline = timeout_ms ? wi_deadline_in_ms(timeout_ms)
+                                      : wi_node_deadline(event->node);
+    number = resolve(event, number);
+    st = hold_until_issued(event, number, deadline);
+    if (st == WHARF_OK)
+        st = poll_complete(event, number, deadline);
+    return wi_call_end(st);
+}

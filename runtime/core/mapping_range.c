@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a mapping lies: one address range, the same on every rank if asked. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "core/core.h"
+#include "core/mapping.h"
+
+/* Ranks propose in turn; what is free in one process is nearly always free in
+ * all, so the first proposal is nearly always taken. */
+#define PROPOSALS 4
+
+static wharf_status reserve_here(wi_mapping *mapping, void *wish)
+{
+    wharf_node *node = mapping->node;
+    return mapping->way->ops->reserve(node->device, wish, mapping->layout.bytes,
+                                      &mapping->range);
+}
+
+static void unreserve(wi_mapping *mapping)
+{
+    if (mapping->range.base)
+        mapping->way->ops->unreserve(mapping->node->device, &mapping->range);
+    mapping->range = (wi_range){0};
+}
+
+/* Collective. *taken: every rank has the proposer's address; else *refused is
+ * the lowest rank that could not take it, and nothing is reserved. */
+static wharf_status propose(wi_mapping *mapping, int proposer,
+                            wi_deadline deadline, bool *taken, int *refused)
+{
+    wharf_node *node = mapping->node;
+    uint64_t base = 0;
+    if (node->rank == proposer && reserve_here(mapping, NULL) == WHARF_OK)
+        base = (uintptr_t)mapping->range.base;
+    wharf_status st =
+        wi_comm_bcast(node->comm, proposer, &base, sizeof base, deadline);
+    if (st != WHARF_OK)
+        return st;
+    if (base && node->rank != proposer)
+        wharf_ignore(reserve_here(mapping, (void *)(uintptr_t)base));
+
+    uint32_t mine = mapping->range.base != NULL;
+    uint32_t all[WHARF_MAX_RANKS];
+    st = wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
+    if (st != WHARF_OK)
+        return st;
+    *taken = true;
+    for (int r = node->size - 1; r >= 0; r--)
+        if (!all[r]) {
+            *taken = false;
+            *refused = r;
+        }
+    if (!*taken)
+        unreserve(mapping);
+    return WHARF_OK;
+}
+
+static wharf_status reserve_same(wi_mapping *mapping, wi_deadline deadline)
+{
+    wharf_node *node = mapping->node;
+    int refused = -1;
+    for (int i = 0; i < PROPOSALS; i++) {
+        bool taken = false;
+        wharf_status st =
+            propose(mapping, i % node->size, deadline, &taken, &refused);
+        if (st != WHARF_OK)
+            return st;
+        if (taken) {
+            mapping->same_address = true;
+            return WHARF_OK;
+        }
+    }
+    if (!(mapping->flags & WHARF_BUFFER_SAME_ADDRESS_REQUIRED))
+        return WHARF_OK;
+    wharf_status st = wi_fail(
+        WHARF_EUNSUPPORTED,
+        "attach it before other large allocations, or ask for SAME_ADDRESS",
+        "SAME_ADDRESS_REQUIRED: rank %d has no free range of %zu bytes where "
+        "the others have one",
+        refused, mapping->layout.bytes);
+    wi_error_record()->rank = refused;
+    return st;
+}
+
+wharf_status wi_mapping_reserve(wi_mapping *mapping, wi_deadline deadline)
+{
+    if (mapping->layout.bytes == 0) {
+        mapping->same_address = true; /* nothing that could differ */
+        return WHARF_OK;
+    }
+    wharf_status st = WHARF_OK;
+    if (mapping->way->ops->ranges &&
+        (mapping->flags &
+         (WHARF_BUFFER_SAME_ADDRESS | WHARF_BUFFER_SAME_ADDRESS_REQUIRED))) {
+        st = reserve_same(mapping, deadline);
+        if (st != WHARF_OK || mapping->same_address)
+            return st;
+    }
+    st = reserve_here(mapping, NULL);
+    return wi_comm_agree(mapping->node->comm, st, deadline);
+}

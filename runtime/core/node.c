@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/* wharf_node_open and wharf_node_close. */
+#include "wharf/node.h"
+
+#include <string.h>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/stat.h"
+#include "base/versioned.h"
+#include "core/core.h"
+
+wi_deadline wi_node_deadline(const wharf_node *node)
+{
+    return wi_deadline_in_ms(node->settings.timeout_ms);
+}
+
+wharf_status wi_node_enter(const char *call, wharf_node *node)
+{
+    wi_call_begin(call, -1);
+    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    wi_call_set_rank(node->rank);
+    pthread_mutex_lock(&node->collective);
+    return WHARF_OK;
+}
+
+wharf_status wi_node_leave(wharf_node *node, wharf_status status)
+{
+    pthread_mutex_unlock(&node->collective);
+    return wi_call_end(status);
+}
+
+/* ---- Settings ---------------------------------------------------------------
+ */
+
+static wharf_status read_environment(wi_node_settings *s)
+{
+    const struct {
+        wi_setting id;
+        int64_t *to;
+    } numbers[] = {
+        {WI_SETTING_BACKEND, &s->backend},
+        {WI_SETTING_PLACEMENT, &s->placement},
+        {WI_SETTING_TIMEOUT_MS, &s->timeout_ms},
+        {WI_SETTING_STRICT, &s->strict},
+        {WI_SETTING_KEEP_CURRENT, &s->keep_current},
+        {WI_SETTING_POOL, &s->pool},
+        {WI_SETTING_POOL_BYTES, &s->pool_bytes},
+        {WI_SETTING_HANDLE, &s->handle},
+        {WI_SETTING_CHUNK_BYTES, &s->chunk_bytes},
+    };
+    wharf_status st = wi_config_check();
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (st == WHARF_OK)
+            st = wi_config_number(numbers[i].id, numbers[i].to, NULL);
+    return st;
+}
+
+static wharf_status set_map(wi_node_settings *s, const char *map,
+                            const char *whence)
+{
+    if (strlen(map) >= sizeof s->device_map)
+        return wi_fail(WHARF_EARG, "name GPUs by index to keep it short",
+                       "%s has %zu bytes; the most is %zu", whence, strlen(map),
+                       sizeof s->device_map - 1);
+    strcpy(s->device_map, map);
+    return WHARF_OK;
+}
+
+static void set_switch(int64_t *to, wharf_switch value)
+{
+    if (value != WHARF_SWITCH_UNSET)
+        *to = value == WHARF_SWITCH_ON;
+}
+
+static wharf_status check_options(const wharf_node_options *o)
+{
+    const struct {
+        const char *name;
+        long value, most;
+    } fields[] = {
+        {"backend", (long)o->backend, WHARF_BACKEND_HOST},
+        {"placement", (long)o->placement, WHARF_PLACEMENT_ROUND_ROBIN},
+        {"timeout_ms", o->timeout_ms, 86400000},
+        {"strict", (long)o->strict, WHARF_SWITCH_OFF},
+        {"keep_current", (long)o->keep_current, WHARF_SWITCH_OFF},
+        {"pool", (long)o->pool, WHARF_SWITCH_OFF},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].value < 0 || fields[i].value > fields[i].most)
+            return wi_fail(WHARF_EARG, "see wharf_node_options",
+                           "options.%s is %ld, not in 0 to %ld", fields[i].name,
+                           fields[i].value, fields[i].most);
+    return WHARF_OK;
+}
+
+static wharf_status read_settings(const wharf_node_options *options,
+                                  wi_node_settings *s)
+{
+    wharf_node_options known = WHARF_NODE_OPTIONS_INIT;
+    const wharf_node_options *o = &known;
+    wharf_status st = read_environment(s);
+    if (st == WHARF_OK)
+        st = set_map(s, wi_config_text(WI_SETTING_DEVICE_MAP),
+                     "WHARF_DEVICE_MAP");
+    if (st != WHARF_OK || !options)
+        return st;
+    st = wi_versioned_read(&known, sizeof known, options, "options");
+    if (st == WHARF_OK)
+        st = check_options(o);
+    if (st == WHARF_OK && o->device_map)
+        st = set_map(s, o->device_map, "options.device_map");
+    if (st != WHARF_OK)
+        return st;
+    if (o->backend != WHARF_BACKEND_AUTO)
+        s->backend = o->backend;
+    if (o->placement != WHARF_PLACEMENT_AUTO)
+        s->placement = o->placement;
+    if (o->timeout_ms)
+        s->timeout_ms = o->timeout_ms;
+    set_switch(&s->strict, o->strict);
+    set_switch(&s->keep_current, o->keep_current);
+    set_switch(&s->pool, o->pool);
+    if (o->pool_bytes)
+        s->pool_bytes = (int64_t)o->pool_bytes;
+    return WHARF_OK;
+}
+
+/* ---- Agreement on settings
+ * --------------------------------------------------- */
+
+static wharf_status differ(int rank, const char *what, int64_t has,
+                           int64_t first)
+{
+    wharf_status st = wi_fail(
+        WHARF_EMISMATCH, "pass the same options and environment on every rank",
+        "rank %d has %s %lld, rank 0 has %lld", rank, what, (long long)has,
+        (long long)first);
+    wi_error_record()->rank = rank;
+    return st;
+}
+
+static wharf_status compare_settings(const wi_node_settings *all, int size)
+{
+    const wi_node_settings *a = &all[0];
+    for (int r = 1; r < size; r++) {
+        const wi_node_settings *b = &all[r];
+        const struct {
+            const char *name;
+            int64_t has, first;
+        } fields[] = {
+            {"backend", b->backend, a->backend},
+            {"placement", b->placement, a->placement},
+            {"timeout_ms", b->timeout_ms, a->timeout_ms},
+            {"strict", b->strict, a->strict},
+            {"pool", b->pool, a->pool},
+            {"pool_bytes", b->pool_bytes, a->pool_bytes},
+            {"WHARF_HANDLE", b->handle, a->handle},
+            {"WHARF_CHUNK_BYTES", b->chunk_bytes, a->chunk_bytes},
+        };
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+            if (fields[i].has != fields[i].first)
+                return differ(r, fields[i].name, fields[i].has,
+                              fields[i].first);
+        if (strcmp(a->device_map, b->device_map) != 0) {
+            wharf_status st = wi_fail(
+                WHARF_EMISMATCH,
+                "pass the same options and environment on every rank",
+                "rank %d has device_map \"%.60s\", rank 0 has \"%.60s\"", r,
+                b->device_map, a->device_map);
+            wi_error_record()->rank = r;
+            return st;
+        }
+    }
+    return WHARF_OK;
+}
+
+static wharf_status agree_on_settings(wharf_node *node, wi_deadline deadline)
+{
+    wi_node_settings *all = wi_calloc((size_t)node->size, sizeof *all);
+    wharf_status st =
+        wi_comm_agree(node->comm, all ? WHARF_OK : WHARF_ENOMEM, deadline);
+    if (st == WHARF_OK)
+        st = wi_comm_allgather(node->comm, &node->settings,
+                               sizeof node->settings, all, deadline);
+    if (st == WHARF_OK)
+        st = compare_settings(all, node->size);
+    wi_free(all);
+    return st;
+}
+
+/* ---- Open
+ * --------------------------------------------------------------------- */
+
+static wharf_status node_fill(wharf_node *node)
+{
+    size_t size = (size_t)node->size;
+    node->slot_used = wi_calloc(WHARF_MAX_EVENTS, 1);
+    node->gpu_of_rank = wi_calloc(size, sizeof *node->gpu_of_rank);
+    node->lines = wi_calloc(size, sizeof *node->lines);
+    if (!node->slot_used || !node->gpu_of_rank || !node->lines)
+        return WHARF_ENOMEM;
+    for (int r = 0; r < node->size; r++)
+        node->gpu_of_rank[r] = -1;
+    return wi_handle_add(node, WI_HANDLE_NODE);
+}
+
+static void node_delete(wharf_node *node)
+{
+    wi_node_unplace(node);
+    wi_handle_remove(node);
+    wi_free(node->slot_used);
+    wi_free(node->gpu_of_rank);
+    wi_free(node->lines);
+    pthread_mutex_destroy(&node->collective);
+    wi_free(node);
+}
+
+/* With the ranks connected and a node object on each: every step ends in an
+ * agreement. */
+static wharf_status open_connected(wharf_node *node, wi_deadline deadline)
+{
+    node->rank = wi_comm_rank(node->comm);
+    node->size = wi_comm_size(node->comm);
+    wi_call_set_rank(node->rank);
+    wi_log_set_rank(node->rank);
+    wharf_status st = wi_comm_agree(node->comm, node_fill(node), deadline);
+    if (st == WHARF_OK)
+        st = agree_on_settings(node, deadline);
+    if (st == WHARF_OK)
+        st = wi_node_place(node, deadline);
+    if (st == WHARF_OK)
+        st = wi_node_find_links(node, deadline);
+    if (st == WHARF_OK)
+        st = wi_node_find_ways(node, deadline);
+    if (st != WHARF_OK)
+        return st;
+    if (!node->settings.keep_current)
+        st = node->device->ops->make_current(node->device);
+    return wi_comm_agree(node->comm, st, deadline);
+}
+
+/* What can go wrong on this rank before it meets the others. */
+static wharf_status prepare(const wharf_node_options *options,
+                            wharf_node *const *out, wi_node_settings *settings,
+                            wharf_node **node)
+{
+    *settings = (wi_node_settings){.timeout_ms = 30000};
+    wharf_status st = read_settings(options, settings);
+    if (st == WHARF_OK && !out)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "node is NULL");
+    if (st == WHARF_OK && !WI_NEW(*node))
+        st = WHARF_ENOMEM;
+    if (st != WHARF_OK)
+        return st;
+    (*node)->settings = *settings;
+    pthread_mutex_init(&(*node)->collective, NULL);
+    return WHARF_OK;
+}
+
+static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
+                              wharf_node **out)
+{
+    wharf_node *node = NULL;
+    wi_comm *comm = NULL;
+    wi_node_settings settings;
+
+    /* A rank that failed alone still comes to the first agreement. */
+    wharf_status own = prepare(options, out, &settings, &node);
+    wharf_error own_record = *wi_error_record();
+    wi_deadline deadline = wi_deadline_in_ms(settings.timeout_ms);
+    size_t shared = (size_t)WHARF_MAX_EVENTS * sizeof(wi_event_slot);
+    wharf_status st = wi_comm_open(user, shared, deadline, &comm);
+    if (st == WHARF_OK) {
+        if (own != WHARF_OK) {
+            *wi_error_record() = own_record;
+            wi_error_record()->rank = wi_comm_rank(comm);
+        }
+        st = wi_comm_agree(comm, own, deadline);
+    }
+    if (st == WHARF_OK) {
+        node->comm = comm;
+        st = open_connected(node, deadline);
+    }
+    if (st == WHARF_OK) {
+        *out = node;
+        return WHARF_OK;
+    }
+    wharf_error cause = *wi_error_record();
+    if (node)
+        wi_node_unplace(node);
+    if (comm)
+        wharf_ignore(wi_comm_close(&comm, deadline));
+    if (node)
+        node_delete(node);
+    *wi_error_record() = cause;
+    return st;
+}
+
+wharf_status wharf_node_open(MPI_Comm comm, const wharf_node_options *options,
+                             wharf_node **node)
+{
+    wi_call_begin(__func__, -1);
+    wharf_status st = open_node(comm, options, node);
+    if (st == WHARF_OK) {
+        wi_stat_add(WI_STAT_live_nodes, 1);
+        wi_log(WI_LOG_INFO, "node of %d ranks open, backend %s (%s)",
+               (*node)->size, (*node)->device->ops->name,
+               (*node)->backend_reason);
+    }
+    return wi_call_end(st);
+}
+
+/* ---- Close
+ * --------------------------------------------------------------------- */
+
+/* Everything still attached, and the pool, in one ordered release. */
+static void release_mappings(wharf_node *node, wi_deadline deadline)
+{
+    while (node->buffers || node->pool) {
+        wi_mapping *out[32];
+        int n = 0;
+        while (n < 32 && node->buffers) {
+            wharf_buffer *buffer = node->buffers;
+            wi_log(WI_LOG_WARN,
+                   "buffer %llu \"%s\" was still attached when "
+                   "its node was closed",
+                   (unsigned long long)buffer->serial, buffer->name);
+            out[n++] = buffer->mapping;
+            wi_buffer_discard(buffer);
+        }
+        while (n < 32 && node->pool) {
+            out[n] = node->pool;
+            node->pool = out[n]->next;
+            wi_stat_add(WI_STAT_pooled_bytes, -(int64_t)out[n]->most_bytes);
+            n++;
+        }
+        wharf_ignore(wi_mapping_free(node, n, out, deadline));
+    }
+}
+
+static void release_events(wharf_node *node, wi_deadline deadline)
+{
+    if (!node->events)
+        return;
+    for (wharf_event *e = node->events; e; e = e->next)
+        wi_event_close_import(e);
+    wharf_ignore(wi_comm_agree(node->comm, WHARF_OK, deadline));
+    while (node->events) {
+        wi_log(WI_LOG_WARN,
+               "event %llu was still there when its node was closed",
+               (unsigned long long)node->events->serial);
+        wi_event_discard(node->events);
+    }
+}
+
+static wharf_status close_node(wharf_node *node)
+{
+    wi_deadline deadline = wi_node_deadline(node);
+    wi_meeting mine = {.call = WI_CALL_CLOSE};
+    wi_meeting all[WHARF_MAX_RANKS];
+
+    /* Work that still uses the buffers ends first; a ruined context has none.
+     */
+    wharf_ignore(node->device->ops->quiesce(node->device));
+    wharf_status st = wi_node_meet(node, &mine, all, deadline);
+    if (st == WHARF_EMISMATCH)
+        return st;
+    wharf_error cause = *wi_error_record();
+    release_events(node, deadline);
+    release_mappings(node, deadline);
+    wi_node_unplace(node);
+    wharf_status closed = wi_comm_close(&node->comm, deadline);
+    pthread_mutex_unlock(&node->collective);
+    node_delete(node);
+    wi_stat_add(WI_STAT_live_nodes, -1);
+    if (st == WHARF_OK)
+        return closed;
+    *wi_error_record() = cause;
+    return st;
+}
+
+static void print_stats_at_end(void)
+{
+    int64_t wanted;
+    if (wi_config_number(WI_SETTING_STATS, &wanted, NULL) == WHARF_OK &&
+        wanted && wi_stat_get(WI_STAT_live_nodes) == 0)
+        wharf_ignore(wharf_stats_print(stderr));
+}
+
+wharf_status wharf_node_close(wharf_node **node)
+{
+    wharf_status st = wi_node_enter(__func__, node ? *node : NULL);
+    if (st != WHARF_OK) {
+        if (node)
+            *node = NULL;
+        return st;
+    }
+    st = close_node(*node);
+    if (st == WHARF_EMISMATCH)
+        return wi_node_leave(*node, st);
+    *node = NULL;
+    print_stats_at_end();
+    return wi_call_end(st);
+}

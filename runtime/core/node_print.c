@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wharf_node_print: a node for people and for programs. Ranks, devices and
+ * links come from the public queries, so that what is printed is what a caller
+ * can ask for; handle kinds, driver and warnings from the node itself.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/mem.h"
+#include "core/core.h"
+#include "wharf/node.h"
+
+/* Beyond this many ranks the matrix of pairs is wider than a screen; the
+ * grouped list says the same. */
+#define MATRIX_RANKS 24
+
+/* Pairs named in one line of the grouped list, and most lines. */
+#define PAIRS_NAMED 6
+#define LINK_GROUPS 64
+
+/* Pairs of ranks whose link is the same in path, NVLinks and reason. */
+struct link_group {
+    wharf_link link;
+    int pairs;
+    int from[PAIRS_NAMED];
+    int to[PAIRS_NAMED];
+};
+
+struct link_groups {
+    struct link_group group[LINK_GROUPS];
+    int count;
+    int others; /* pairs beyond LINK_GROUPS */
+};
+
+static wharf_status get_device(const wharf_node *node, int rank,
+                               wharf_device *device)
+{
+    memset(device, 0, sizeof *device);
+    device->struct_size = sizeof *device;
+    return wharf_node_device(node, rank, device);
+}
+
+static wharf_status get_link(const wharf_node *node, int a, int b,
+                             wharf_link *link)
+{
+    memset(link, 0, sizeof *link);
+    link->struct_size = sizeof *link;
+    return wharf_node_link(node, a, b, link);
+}
+
+/* A kind of handle, as far as this rank's device goes. */
+struct kind_line {
+    wharf_handle_kind kind;
+    bool works;
+    size_t granularity; /* 0 where it does not work */
+    char reason[96];
+};
+
+#define KINDS 3
+
+/* Kinds of device memory in the order of preference, then host memory. */
+static void kind_lines_fill(const wharf_node *node, struct kind_line *lines)
+{
+    static const wharf_handle_kind kinds[KINDS] = {
+        WHARF_HANDLE_VMM, WHARF_HANDLE_IPC, WHARF_HANDLE_MEMFD};
+
+    for (int i = 0; i < KINDS; i++) {
+        struct kind_line *line = &lines[i];
+        const wi_memory_ops *ops;
+
+        memset(line, 0, sizeof *line);
+        line->kind = kinds[i];
+        ops = node->device->ops->memory(node->device, kinds[i], line->reason);
+        line->works = ops != NULL;
+        if (ops != NULL)
+            line->granularity = ops->granularity(node->device);
+    }
+}
+
+/* As cuDriverGetVersion, 13000 for 13.0; 0 on the host backend. */
+static int driver_version(const wharf_node *node)
+{
+    return node->backend == WHARF_BACKEND_CUDA
+               ? node->device->desc.driver_version
+               : 0;
+}
+
+/* ---- JSON -------------------------------------------------------------- */
+
+static void json_string(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            fprintf(file, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(file, "\\u%04x", c);
+        else
+            fputc(c, file);
+    }
+    fputc('"', file);
+}
+
+static void json_text(FILE *file, const char *key, const char *value)
+{
+    fprintf(file, ", \"%s\": ", key);
+    json_string(file, value);
+}
+
+static wharf_status json_links(const wharf_node *node, FILE *file, int rank)
+{
+    int size = wharf_node_size(node);
+
+    fputs(", \"links\": [", file);
+    for (int to = 0; to < size; to++) {
+        wharf_link link;
+        wharf_status st = get_link(node, rank, to, &link);
+
+        if (st != WHARF_OK)
+            return st;
+        fprintf(file, "%s\n      {\"to\": %d, \"path\": \"%s\", ",
+                to == 0 ? "" : ",", to, wharf_path_name(link.path));
+        fprintf(file, "\"nvlinks\": %d", link.nvlinks);
+        json_text(file, "reason", link.reason);
+        fputc('}', file);
+    }
+    fputs("]", file);
+    return WHARF_OK;
+}
+
+static wharf_status json_rank(const wharf_node *node, FILE *file, int rank)
+{
+    wharf_device device;
+    wharf_status st = get_device(node, rank, &device);
+
+    if (st != WHARF_OK)
+        return st;
+    fprintf(file, "%s\n    {\"rank\": %d, \"gpu_index\": %d",
+            rank == 0 ? "" : ",", rank, device.gpu);
+    json_text(file, "uuid", device.uuid);
+    json_text(file, "pci", device.pci);
+    json_text(file, "name", device.name);
+    fprintf(file, ", \"memory_bytes\": %" PRIu64, device.memory_bytes);
+    fprintf(file, ", \"ordinal\": %d, \"owner\": %d, \"guests\": %d",
+            device.ordinal, device.owner, device.guests);
+    fprintf(file, ", \"distance\": %d", device.distance);
+    json_text(file, "reason", device.reason);
+    st = json_links(node, file, rank);
+    fputs("}", file);
+    return st;
+}
+
+static void json_kinds(const wharf_node *node, FILE *file)
+{
+    struct kind_line lines[KINDS];
+
+    kind_lines_fill(node, lines);
+    fputs(",\n  \"handle_kinds\": [", file);
+    for (int i = 0; i < KINDS; i++) {
+        fprintf(file, "%s\n    {\"kind\": \"%s\", \"works\": %s",
+                i == 0 ? "" : ",", wharf_handle_kind_name(lines[i].kind),
+                lines[i].works ? "true" : "false");
+        fprintf(file, ", \"granularity_bytes\": %zu", lines[i].granularity);
+        json_text(file, "reason", lines[i].reason);
+        fputc('}', file);
+    }
+    fputc(']', file);
+}
+
+/* The planner's warnings, one string a line of `text`. */
+static void json_warnings(const char *text, FILE *file)
+{
+    char line[256];
+    bool first = true;
+
+    fputs(",\n  \"warnings\": [", file);
+    while (*text != '\0') {
+        size_t length = strcspn(text, "\n");
+
+        snprintf(line, sizeof line, "%.*s", (int)length, text);
+        fputs(first ? "" : ", ", file);
+        json_string(file, line);
+        first = false;
+        text += length + (text[length] == '\n');
+    }
+    fputc(']', file);
+}
+
+static wharf_status print_json(const wharf_node *node, FILE *file)
+{
+    int gpus = wharf_node_gpus(node);
+
+    fprintf(file, "{\"wharf\": \"%d.%d.%d\", \"size\": %d, \"backend\": \"%s\"",
+            wharf_version() / 10000, wharf_version() / 100 % 100,
+            wharf_version() % 100, wharf_node_size(node),
+            wharf_node_backend(node) == WHARF_BACKEND_CUDA ? "cuda" : "host");
+    json_text(file, "backend_reason", wharf_node_backend_reason(node));
+    fprintf(file, ",\n  \"cuda_driver_version\": %d", driver_version(node));
+    json_text(file, "remark", wi_comm_remark(node->comm));
+    json_warnings(node->warnings, file);
+    json_kinds(node, file);
+    fprintf(file, ",\n  \"gpus\": %d, \"owners\": [", gpus);
+    for (int gpu = 0; gpu < gpus; gpu++) {
+        int owner = -1;
+        wharf_status st = wharf_node_owner(node, gpu, &owner);
+
+        if (st != WHARF_OK)
+            return st;
+        fprintf(file, "%s%d", gpu == 0 ? "" : ", ", owner);
+    }
+    fputs("],\n  \"ranks\": [", file);
+    for (int rank = 0; rank < wharf_node_size(node); rank++) {
+        wharf_status st = json_rank(node, file, rank);
+
+        if (st != WHARF_OK)
+            return st;
+    }
+    fputs("]}\n", file);
+    return WHARF_OK;
+}
+
+/* ---- Text -------------------------------------------------------------- */
+
+/* Consecutive ranks on the same GPU for the same reason share a line pair. */
+static wharf_status text_ranks(const wharf_node *node, FILE *file)
+{
+    bool gpus = wharf_node_gpus(node) > 0;
+
+    fputs(gpus ? "\nrank   gpu  owner  users  distance  device\n"
+               : "\nrank  device\n",
+          file);
+    for (int rank = 0; rank < wharf_node_size(node); rank++) {
+        wharf_device device;
+        wharf_status st = get_device(node, rank, &device);
+
+        if (st != WHARF_OK)
+            return st;
+        if (!gpus) {
+            fprintf(file, "%4d  %s%s%s\n", rank, device.name,
+                    device.reason[0] == '\0' ? "" : ": ", device.reason);
+            continue;
+        }
+        fprintf(file, "%4d  %4d  %5d  %5d  ", rank, device.gpu, device.owner,
+                device.guests);
+        if (device.distance < 0)
+            fputs("       -", file);
+        else
+            fprintf(file, "%8d", device.distance);
+        fprintf(file, "  %s, %.1f GB, %s\n", device.name,
+                (double)device.memory_bytes / 1e9, device.pci);
+        fprintf(file, "%36s%s\n", "", device.uuid);
+        if (device.reason[0] != '\0')
+            fprintf(file, "%36s%s\n", "", device.reason);
+    }
+    return WHARF_OK;
+}
+
+static void link_groups_add(struct link_groups *all, int from, int to,
+                            const wharf_link *link)
+{
+    int i;
+
+    for (i = 0; i < all->count; i++) {
+        const wharf_link *other = &all->group[i].link;
+
+        if (other->path == link->path && other->nvlinks == link->nvlinks &&
+            strcmp(other->reason, link->reason) == 0)
+            break;
+    }
+    if (i == LINK_GROUPS) {
+        all->others++;
+        return;
+    }
+    struct link_group *group = &all->group[i];
+
+    if (i == all->count) {
+        all->count++;
+        group->link = *link;
+    }
+    if (group->pairs < PAIRS_NAMED) {
+        group->from[group->pairs] = from;
+        group->to[group->pairs] = to;
+    }
+    group->pairs++;
+}
+
+static wharf_status link_groups_fill(const wharf_node *node,
+                                     struct link_groups *all)
+{
+    int size = wharf_node_size(node);
+
+    for (int from = 0; from < size; from++) {
+        for (int to = 0; to < size; to++) {
+            wharf_link link;
+            wharf_status st;
+
+            if (from == to)
+                continue;
+            st = get_link(node, from, to, &link);
+            if (st != WHARF_OK)
+                return st;
+            link_groups_add(all, from, to, &link);
+        }
+    }
+    return WHARF_OK;
+}
+
+static void link_groups_print(const struct link_groups *all, FILE *file)
+{
+    for (int i = 0; i < all->count; i++) {
+        const struct link_group *group = &all->group[i];
+        int named = group->pairs < PAIRS_NAMED ? group->pairs : PAIRS_NAMED;
+
+        fprintf(file, "%s", wharf_path_name(group->link.path));
+        if (group->link.nvlinks > 0)
+            fprintf(file, " (%d links)", group->link.nvlinks);
+        fputs(":", file);
+        for (int k = 0; k < named; k++)
+            fprintf(file, " %d>%d", group->from[k], group->to[k]);
+        if (group->pairs > named)
+            fprintf(file, " and %d more pairs", group->pairs - named);
+        fprintf(file, "%s%s\n", group->link.reason[0] == '\0' ? "" : "\n    ",
+                group->link.reason);
+    }
+    if (all->others > 0)
+        fprintf(file, "and %d pairs of other kinds\n", all->others);
+}
+
+static char path_letter(wharf_path path)
+{
+    static const char letters[] = ".SNPH";
+
+    return (unsigned)path < sizeof letters - 1 ? letters[path] : '?';
+}
+
+static wharf_status text_matrix(const wharf_node *node, FILE *file)
+{
+    int size = wharf_node_size(node);
+
+    fputs("\npath from row to column: . itself, S same GPU, N NVLink, "
+          "P PCIe peer, H host\n     ",
+          file);
+    for (int to = 0; to < size; to++)
+        fprintf(file, "%3d", to);
+    fputc('\n', file);
+    for (int from = 0; from < size; from++) {
+        fprintf(file, "%4d ", from);
+        for (int to = 0; to < size; to++) {
+            wharf_link link;
+            wharf_status st = get_link(node, from, to, &link);
+
+            if (st != WHARF_OK)
+                return st;
+            fprintf(file, "  %c", path_letter(link.path));
+        }
+        fputc('\n', file);
+    }
+    return WHARF_OK;
+}
+
+static wharf_status text_links(const wharf_node *node, FILE *file)
+{
+    struct link_groups *all;
+    wharf_status st = WHARF_OK;
+
+    if (wharf_node_size(node) < 2)
+        return WHARF_OK;
+    if (wharf_node_size(node) <= MATRIX_RANKS)
+        st = text_matrix(node, file);
+    if (st != WHARF_OK)
+        return st;
+    if (WI_NEW(all) == NULL)
+        return WHARF_ENOMEM;
+    st = link_groups_fill(node, all);
+    if (st == WHARF_OK) {
+        fputs("\nwhy\n", file);
+        link_groups_print(all, file);
+    }
+    wi_free(all);
+    return st;
+}
+
+static void text_kinds(const wharf_node *node, FILE *file)
+{
+    struct kind_line lines[KINDS];
+
+    kind_lines_fill(node, lines);
+    fputs("\nhandle kinds\n", file);
+    for (int i = 0; i < KINDS; i++) {
+        fprintf(file, "%-6s %s", wharf_handle_kind_name(lines[i].kind),
+                lines[i].works ? "yes" : "no");
+        if (lines[i].works)
+            fprintf(file, ", granularity %zu bytes", lines[i].granularity);
+        if (lines[i].reason[0] != '\0')
+            fprintf(file, "%s%s", lines[i].works ? ", " : ": ",
+                    lines[i].reason);
+        fputc('\n', file);
+    }
+}
+
+static wharf_status print_text(const wharf_node *node, FILE *file)
+{
+    int gpus = wharf_node_gpus(node);
+    int size = wharf_node_size(node);
+    const char *reason = wharf_node_backend_reason(node);
+    wharf_status st;
+
+    fprintf(file, "wharf %d.%d.%d, %d rank%s, ", wharf_version() / 10000,
+            wharf_version() / 100 % 100, wharf_version() % 100, size,
+            size == 1 ? "" : "s");
+    if (gpus == 0)
+        fputs("no GPU in use\nbackend host", file);
+    else
+        fprintf(file, "%d GPU%s\nbackend cuda", gpus, gpus == 1 ? "" : "s");
+    fprintf(file, "%s%s\n", reason[0] == '\0' ? "" : ": ", reason);
+    if (driver_version(node) > 0)
+        fprintf(file, "driver supports CUDA %d.%d\n",
+                driver_version(node) / 1000, driver_version(node) % 1000 / 10);
+    if (wi_comm_remark(node->comm)[0] != '\0')
+        fprintf(file, "%s\n", wi_comm_remark(node->comm));
+    st = text_ranks(node, file);
+    if (st == WHARF_OK)
+        st = text_links(node, file);
+    if (st != WHARF_OK)
+        return st;
+    text_kinds(node, file);
+    if (node->warnings[0] != '\0')
+        fprintf(file, "\nwarnings\n%s\n", node->warnings);
+    return WHARF_OK;
+}
+
+static wharf_status node_print(const wharf_node *node, FILE *file,
+                               wharf_format format)
+{
+    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
+
+    if (st != WHARF_OK)
+        return st;
+    if (file == NULL)
+        return wi_fail(WHARF_EARG, "pass an open stream, such as stdout",
+                       "file is NULL");
+    if (format != WHARF_FORMAT_TEXT && format != WHARF_FORMAT_JSON)
+        return wi_fail(WHARF_EARG,
+                       "pass WHARF_FORMAT_TEXT or WHARF_FORMAT_JSON",
+                       "format %d is unknown", (int)format);
+    errno = 0;
+    st = format == WHARF_FORMAT_JSON ? print_json(node, file)
+                                     : print_text(node, file);
+    if (st != WHARF_OK)
+        return st;
+    if (fflush(file) != 0 || ferror(file))
+        return wi_fail_os(errno != 0 ? errno : EIO,
+                          "check the file's disk and permissions",
+                          "writing the description of the node failed");
+    return WHARF_OK;
+}
+
+wharf_status wharf_node_print(const wharf_node *node, FILE *file,
+                              wharf_format format)
+{
+    wi_call_begin("wharf_node_print", wharf_node_rank(node));
+    return wi_call_end(node_print(node, file, format));
+}

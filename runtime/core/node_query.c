@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* What can be asked of an open node without talking to other ranks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/versioned.h"
+#include "core/core.h"
+
+wharf_status wi_node_local(const char *call, const wharf_node *node)
+{
+    wi_call_begin(call, -1);
+    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
+    if (st == WHARF_OK)
+        wi_call_set_rank(node->rank);
+    return st;
+}
+
+static bool is_open(const wharf_node *node)
+{
+    return node && wi_handle_check(node, WI_HANDLE_NODE, "node") == WHARF_OK;
+}
+
+int wharf_node_rank(const wharf_node *node)
+{
+    return is_open(node) ? node->rank : -1;
+}
+
+int wharf_node_size(const wharf_node *node)
+{
+    return is_open(node) ? node->size : -1;
+}
+
+wharf_backend wharf_node_backend(const wharf_node *node)
+{
+    return is_open(node) ? node->backend : WHARF_BACKEND_HOST;
+}
+
+const char *wharf_node_backend_reason(const wharf_node *node)
+{
+    return is_open(node) ? node->backend_reason : "";
+}
+
+int wharf_node_gpus(const wharf_node *node)
+{
+    return is_open(node) ? node->gpus : -1;
+}
+
+wharf_status wharf_node_communicator(const wharf_node *node, MPI_Comm *comm)
+{
+    wharf_status st = wi_node_local(__func__, node);
+    if (st == WHARF_OK && !comm)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "comm is NULL");
+    if (st == WHARF_OK)
+        *comm = wi_comm_mpi(node->comm);
+    return wi_call_end(st);
+}
+
+wharf_status wharf_node_owner(const wharf_node *node, int gpu, int *rank)
+{
+    wharf_status st = wi_node_local(__func__, node);
+    if (st == WHARF_OK && (gpu < 0 || gpu >= node->gpus))
+        st = wi_fail(WHARF_EARG, "see wharf_node_gpus",
+                     "gpu is %d, the node has %d", gpu, node->gpus);
+    if (st == WHARF_OK && !rank)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "rank is NULL");
+    if (st == WHARF_OK)
+        *rank = node->gpu[gpu].owner;
+    return wi_call_end(st);
+}
+
+static void fill_device(const wharf_node *node, int rank, wharf_device *device)
+{
+    const wi_topo_line *line = &node->lines[rank];
+    int g = node->gpu_of_rank[rank];
+    device->gpu = g;
+    device->distance = line->distance;
+    memcpy(device->reason, line->reason, sizeof device->reason);
+    if (g < 0) {
+        device->ordinal = -1;
+        device->guests = node->size;
+        strcpy(device->name, "host");
+        return;
+    }
+    const wi_gpu *gpu = &node->gpu[g];
+    device->ordinal = gpu->desc.ordinal;
+    device->owner = gpu->owner;
+    device->guests = gpu->guests;
+    device->memory_bytes = gpu->desc.memory_bytes;
+    wi_uuid_format(&gpu->desc, device->uuid);
+    memcpy(device->pci, gpu->desc.pci, sizeof device->pci);
+    memcpy(device->name, gpu->desc.name, sizeof device->name);
+}
+
+wharf_status wharf_node_device(const wharf_node *node, int rank,
+                               wharf_device *device)
+{
+    wharf_status st = wi_node_local(__func__, node);
+    if (st == WHARF_OK && (rank < 0 || rank >= node->size))
+        st = wi_fail(WHARF_EARG, "pass a node rank",
+                     "rank is %d, the node has ranks 0 to %d", rank,
+                     node->size - 1);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    wharf_device found = {.struct_size = sizeof found};
+    fill_device(node, rank, &found);
+    return wi_call_end(
+        wi_versioned_write(device, &found, sizeof found, "device"));
+}
+
+const char *wharf_path_name(wharf_path path)
+{
+    switch (path) {
+    case WHARF_PATH_SAME_PROCESS:
+        return "same-process";
+    case WHARF_PATH_SAME_GPU:
+        return "same-gpu";
+    case WHARF_PATH_NVLINK:
+        return "nvlink";
+    case WHARF_PATH_PCIE_PEER:
+        return "pcie-peer";
+    case WHARF_PATH_HOST:
+        return "host";
+    }
+    return "unknown";
+}
+
+void wharf_print_environment(FILE *file)
+{
+    if (file)
+        wi_config_print(file);
+}
