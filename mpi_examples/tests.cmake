@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+# Every example is a test of Wharf's build.
+enable_testing()
+include(WharfTesting)
+
+# MPI's plug-ins are unloaded before the process ends, and what they leave is
+# then reported without a name that could be suppressed.
+set(no_leaks)
+if(WHARF_SANITIZE)
+  set(no_leaks "ASAN_OPTIONS=detect_leaks=0:abort_on_error=0")
+endif()
+
+# An example is no test program that ends with 77: without a GPU the sentence
+# of wharf_node_open says so.
+function(wharf_example_test name np)
+  wharf_mp_test(NAME t_${name} NP ${np} ENV ${no_leaks} ${ARGN})
+  if(TEST gpu.${name}.np${np} AND NOT WHARF_FAIL_ON_SKIP)
+    set_tests_properties(gpu.${name}.np${np} PROPERTIES SKIP_REGULAR_EXPRESSION
+                                                        "WHARF_ENODEV")
+  endif()
+endfunction()
+
+foreach(np 1 4)
+  wharf_example_test(01_hello ${np} LABELS mp fake gpu example)
+endforeach()
+
+if(TARGET 02_shared_file)
+  # Files whose sizes meet the edges: empty, one byte, the text that every
+  # description of CRC-32 gives (cbf43926), a page and a byte, a real file.
+  set(files ${CMAKE_CURRENT_BINARY_DIR}/files)
+  file(WRITE ${files}/empty "")
+  file(WRITE ${files}/one "x")
+  file(WRITE ${files}/digits "123456789")
+  string(REPEAT "abcdefgh" 512 page)
+  file(WRITE ${files}/page "${page}")
+  file(WRITE ${files}/page_and_one "${page}i")
+  set(all ${files}/empty ${files}/one ${files}/digits ${files}/page
+          ${files}/page_and_one ${CMAKE_CURRENT_SOURCE_DIR}/02_shared_file.c)
+
+  foreach(np 1 3 8)
+    wharf_example_test(02_shared_file ${np} LABELS mp gpu example ARGS ${all})
+  endforeach()
+
+  # What people get wrong: exit code, and the sentence that says so.
+  function(wharf_example_error suffix code sentence)
+    if(NOT MPIEXEC_EXECUTABLE)
+      return()
+    endif()
+    set(test mp.02_shared_file.${suffix})
+    add_test(
+      NAME ${test}
+      COMMAND
+        ${CMAKE_COMMAND} -DCODE=${code} -DSENTENCE=${sentence}
+        -P ${PROJECT_SOURCE_DIR}/tests/support/expect.cmake -- ${MPIEXEC_EXECUTABLE}
+        ${MPIEXEC_NUMPROC_FLAG} 3 ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+        $<TARGET_FILE:02_shared_file> ${MPIEXEC_POSTFLAGS} ${ARGN})
+    set_tests_properties(
+      ${test} PROPERTIES LABELS "mp;example" TIMEOUT ${WHARF_TEST_TIMEOUT}
+                         ENVIRONMENT "WHARF_BACKEND=host;${WHARF_TEST_ENVIRONMENT};${no_leaks}"
+                         PROCESSORS 3 RESOURCE_LOCK "${WHARF_TEST_LOCK}")
+  endfunction()
+  wharf_example_error(no_argument 2 "usage: ")
+  wharf_example_error(no_file 1 "nowhere: No such file or directory"
+                      ${files}/nowhere)
+  wharf_example_error(directory 1 "files: is a directory" ${files})
+  wharf_example_error(device 1 "/dev/null: is not a regular file" /dev/null)
+  # One bad file does not keep the good one from its result.
+  wharf_example_error(one_of_two 1 "cbf43926.*1 of 2 files failed"
+                      ${files}/nowhere ${files}/digits)
+  execute_process(COMMAND truncate -s 1T ${files}/huge RESULT_VARIABLE failed)
+  if(failed EQUAL 0)
+    wharf_example_error(too_large 1 "huge: .*WHARF_ENOMEM"
+                        ${files}/huge)
+  endif()
+endif()

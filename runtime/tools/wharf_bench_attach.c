@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wharf-bench attach: what it costs to share memory, and to stop.
+ *
+ * One round of one size: attach with an empty pool, detach into the pool,
+ * attach again from it, detach and give the memory back. Rounds of all sizes
+ * are interleaved, so that a slow phase of the machine hits every size.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wharf_bench.h"
+
+/* Words checked of every segment, spread evenly: touching all of a large
+ * segment would measure the kernel's page faults, not the data. */
+#define CHECK_WORDS 1024
+
+enum attach_op { ATTACH, DETACH_KEEP, ATTACH_AGAIN, DETACH_FREE, OPS };
+
+static const char *const op_names[OPS] = {"attach", "detach-to-pool",
+                                          "attach-from-pool", "detach-free"};
+
+struct attach_bench {
+    const struct bench *bench;
+    struct bench_row *rows; /* OPS * sizes, by operation */
+    uint64_t serial;        /* makes every check's pattern new */
+};
+
+static struct bench_row *row_of(const struct attach_bench *b, int op, int size)
+{
+    return &b->rows[op * b->bench->options.size_count + size];
+}
+
+/* Can the CPU read what is shared? */
+static bool addressable(const struct bench *bench)
+{
+    return wharf_node_backend(bench->node) == WHARF_BACKEND_HOST ||
+           bench->options.space == WHARF_SPACE_HOST;
+}
+
+static uint64_t pattern(uint64_t serial, int rank, int word)
+{
+    return (serial << 40) ^ ((uint64_t)(rank + 1) << 24) ^ (uint64_t)word;
+}
+
+/* Words to check of a segment, the first and the last among them. */
+static int check_words(size_t bytes)
+{
+    return bytes / 8 < CHECK_WORDS ? (int)(bytes / 8) : CHECK_WORDS;
+}
+
+static uint64_t word_offset(size_t bytes, int word)
+{
+    int words = check_words(bytes);
+
+    return words < 2
+               ? 0
+               : (bytes / 8 - 1) * (uint64_t)word / (uint64_t)(words - 1) * 8;
+}
+
+/* Every rank writes its own segment, then reads all segments. */
+static wharf_status check_data(struct attach_bench *b, wharf_buffer *buffer,
+                               uint64_t *bad)
+{
+    wharf_node *node = b->bench->node;
+    uint64_t serial = ++b->serial;
+    void *pointer = NULL;
+    size_t bytes = 0;
+    wharf_status st =
+        wharf_buffer_segment(buffer, wharf_node_rank(node), &pointer, &bytes);
+
+    if (st != WHARF_OK || !addressable(b->bench))
+        return st;
+    for (int word = 0; word < check_words(bytes); word++) {
+        uint64_t value = pattern(serial, wharf_node_rank(node), word);
+
+        memcpy((char *)pointer + word_offset(bytes, word), &value, 8);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int rank = 0; rank < wharf_node_size(node) && st == WHARF_OK; rank++) {
+        st = wharf_buffer_segment(buffer, rank, &pointer, &bytes);
+        for (int word = 0; st == WHARF_OK && word < check_words(bytes);
+             word++) {
+            uint64_t value = pattern(serial, rank, word), seen;
+
+            memcpy(&seen, (char *)pointer + word_offset(bytes, word), 8);
+            for (int byte = 0; byte < 8; byte++)
+                *bad += ((seen ^ value) >> (8 * byte) & 0xff) != 0;
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return st;
+}
+
+/* Time of the slowest rank since `start`, in us. */
+static double slowest_since(double start)
+{
+    double mine = (MPI_Wtime() - start) * 1e6, slowest = 0;
+
+    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static wharf_status timed_attach(struct attach_bench *b, int op, int size,
+                                 wharf_buffer **buffer, double *time)
+{
+    const struct bench_options *o = &b->bench->options;
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+    wharf_buffer_info info = {.struct_size = sizeof info};
+    struct bench_row *row = row_of(b, op, size);
+    double start;
+    wharf_status st;
+
+    options.space = o->space;
+    options.name = "wharf-bench";
+    MPI_Barrier(MPI_COMM_WORLD);
+    start = MPI_Wtime();
+    st = wharf_buffer_attach(b->bench->node, (size_t)o->sizes[size], &options,
+                             buffer);
+    *time = slowest_since(start);
+    if (st == WHARF_OK)
+        st = wharf_buffer_info_get(*buffer, 0, &info);
+    if (st == WHARF_OK)
+        row->reused += info.pooled != 0;
+    return st;
+}
+
+static wharf_status timed_detach(struct attach_bench *b, bool trim,
+                                 wharf_buffer **buffer, double *time)
+{
+    double start;
+    wharf_status st;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    start = MPI_Wtime();
+    st = wharf_buffer_detach(buffer);
+    if (st == WHARF_OK && trim)
+        st = wharf_pool_trim(b->bench->node);
+    *time = slowest_since(start);
+    return st;
+}
+
+/* One round of one size. `time` gets a figure an operation. */
+static wharf_status attach_round(struct attach_bench *b, int size,
+                                 double time[OPS], uint64_t bad[2])
+{
+    wharf_buffer *buffer = NULL;
+    wharf_status st = timed_attach(b, ATTACH, size, &buffer, &time[ATTACH]);
+
+    if (st == WHARF_OK)
+        st = check_data(b, buffer, &bad[0]);
+    if (st == WHARF_OK)
+        st = timed_detach(b, false, &buffer, &time[DETACH_KEEP]);
+    if (st == WHARF_OK)
+        st = timed_attach(b, ATTACH_AGAIN, size, &buffer, &time[ATTACH_AGAIN]);
+    if (st == WHARF_OK)
+        st = check_data(b, buffer, &bad[1]);
+    if (st == WHARF_OK)
+        st = timed_detach(b, true, &buffer, &time[DETACH_FREE]);
+    return st;
+}
+
+/* A size that does not fit is left out; anything else ends the run. */
+static bool left_out(struct attach_bench *b, int size, wharf_status st)
+{
+    wharf_error error;
+
+    if (st != WHARF_ENOMEM && st != WHARF_EDEVMEM && st != WHARF_EARG)
+        return false;
+    wharf_last_error(&error);
+    for (int op = 0; op < OPS; op++)
+        snprintf(row_of(b, op, size)->failure,
+                 sizeof row_of(b, op, size)->failure, "%.*s", 159, error.cause);
+    return true;
+}
+
+static wharf_status attach_size(struct attach_bench *b, int size, bool counts)
+{
+    double time[OPS] = {0};
+    uint64_t bad[2] = {0, 0}, all[2];
+    wharf_status st;
+
+    if (row_of(b, ATTACH, size)->failure[0] != '\0')
+        return WHARF_OK;
+    st = attach_round(b, size, time, bad);
+    if (st != WHARF_OK)
+        return left_out(b, size, st) ? WHARF_OK : st;
+    MPI_Allreduce(bad, all, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    row_of(b, ATTACH, size)->bad += all[0];
+    row_of(b, ATTACH_AGAIN, size)->bad += all[1];
+    for (int op = 0; op < OPS && counts; op++) {
+        struct bench_row *row = row_of(b, op, size);
+
+        row->samples[row->rounds++] = time[op];
+    }
+    return WHARF_OK;
+}
+
+static wharf_status attach_rounds(struct attach_bench *b)
+{
+    const struct bench_options *o = &b->bench->options;
+    wharf_status st = WHARF_OK;
+
+    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+        if (b->bench->progress)
+            fprintf(stderr, "\rround %d of %d ", round + o->warmup + 1,
+                    o->rounds + o->warmup);
+        for (int size = 0; size < o->size_count && st == WHARF_OK; size++) {
+            if (round == 0)
+                for (int op = 0; op < OPS; op++)
+                    row_of(b, op, size)->reused = 0;
+            st = attach_size(b, size, round >= 0);
+        }
+    }
+    if (b->bench->progress)
+        fprintf(stderr, "\r%30s\r", "");
+    return st;
+}
+
+int bench_attach(struct bench *bench)
+{
+    const struct bench_options *o = &bench->options;
+    int count = OPS * o->size_count;
+    struct attach_bench b = {.bench = bench};
+    double *samples = calloc((size_t)(count * o->rounds), sizeof *samples);
+    bool good = false;
+
+    b.rows = calloc((size_t)count, sizeof *b.rows);
+    if (samples == NULL || b.rows == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int i = 0; i < count; i++) {
+        b.rows[i].op = op_names[i / o->size_count];
+        b.rows[i].bytes = o->sizes[i % o->size_count];
+        b.rows[i].samples = samples + (size_t)i * (size_t)o->rounds;
+    }
+    bench->checked = addressable(bench)
+                         ? "of 1024 words of every segment, on every rank"
+                         : "by the attach itself, a word of every block; all "
+                           "bytes: scripts/bench/copy_rate.cu";
+    if (attach_rounds(&b) == WHARF_OK) {
+        for (int i = 0; i < count; i++)
+            bench_row_finish(&b.rows[i]);
+        good = bench_report(bench, "attach", b.rows, count);
+    } else {
+        tool_report_once("wharf-bench", wharf_node_rank(bench->node));
+    }
+    free(b.rows);
+    free(samples);
+    return good ? 0 : 1;
+}

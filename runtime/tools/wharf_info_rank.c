@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* One rank of wharf-info: its object in the JSON. */
+#include "wharf_info_rank.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+static void json_text(FILE *file, const char *key, const char *value)
+{
+    fprintf(file, ", \"%s\": ", key);
+    tool_json_string(file, value);
+}
+
+static wharf_status rank_links(const wharf_node *node, FILE *file)
+{
+    int size = wharf_node_size(node);
+
+    fputs(", \"links\": [", file);
+    for (int to = 0; to < size; to++) {
+        wharf_link link = {.struct_size = sizeof link};
+        wharf_status st =
+            wharf_node_link(node, wharf_node_rank(node), to, &link);
+
+        if (st != WHARF_OK)
+            return st;
+        fprintf(file, "%s{\"to\": %d", to == 0 ? "" : ", ", to);
+        json_text(file, "path", wharf_path_name(link.path));
+        fprintf(file, ", \"nvlinks\": %d", link.nvlinks);
+        json_text(file, "reason", link.reason);
+        fputc('}', file);
+    }
+    fputc(']', file);
+    return WHARF_OK;
+}
+
+wharf_status info_rank_json(const wharf_node *node,
+                            const struct tool_machine *machine, int world_rank,
+                            FILE *file)
+{
+    wharf_device device = {.struct_size = sizeof device};
+    bool cuda = wharf_node_backend(node) == WHARF_BACKEND_CUDA;
+    wharf_status st = wharf_node_device(node, wharf_node_rank(node), &device);
+
+    if (st != WHARF_OK)
+        return st;
+    fprintf(file, "{\"rank\": %d, \"node_rank\": %d", world_rank,
+            wharf_node_rank(node));
+    json_text(file, "host", machine->host);
+    fprintf(file, ", \"pid\": %d", (int)getpid());
+    json_text(file, "cpus", machine->cpus);
+    json_text(file, "backend", cuda ? "cuda" : "host");
+    fprintf(file, ", \"gpu_index\": %d, \"ordinal\": %d", device.gpu,
+            device.ordinal);
+    json_text(file, "uuid", device.uuid);
+    json_text(file, "pci", device.pci);
+    json_text(file, "name", device.name);
+    fprintf(file, ", \"memory_bytes\": %" PRIu64, device.memory_bytes);
+    fprintf(file, ", \"owner\": %d, \"guests\": %d, \"distance\": %d",
+            device.owner, device.guests, device.distance);
+    json_text(file, "reason", device.reason);
+    st = rank_links(node, file);
+    fputc('}', file);
+    return st;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* What wharf-info adds to the description of a node: one object a rank. */
+#ifndef WHARF_INFO_RANK_H
+#define WHARF_INFO_RANK_H
+
+#include <stdio.h>
+
+#include "tool_text.h"
+#include "wharf/wharf.h"
+
+/* The calling rank as a JSON object without newline at the end. */
+wharf_status info_rank_json(const wharf_node *node,
+                            const struct tool_machine *machine, int world_rank,
+                            FILE *file);
+
+#endif
