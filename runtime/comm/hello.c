@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the ranks of a node come to hold a socket to rank 0 each, and the
+ * control block.
+ *
+ * Rank 0 listens on an abstract Unix socket whose name the kernel chooses, and
+ * tells name and token over MPI. Anybody on the machine may connect to it. Who
+ * is not of our user, does not show the token, or shows it with another
+ * process's pid is dropped; nobody is waited for singly. Rank 0 in turn proves
+ * itself with an answer that only travelled over MPI.
+ */
+#define _GNU_SOURCE /* struct ucred, ppoll */
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/sys.h"
+#include "comm/private.h"
+
+/* Connections that have not yet said who they are; the oldest goes first. */
+#define PENDING 64
+#define BACKLOG 4096
+#define NAP_NS 100000
+
+void (*wi_hello_test_hook)(const struct sockaddr_un *address, socklen_t bytes);
+
+/* Rank to rank 0. */
+typedef struct join {
+    uint32_t magic;
+    uint32_t protocol;
+    int32_t rank;
+    uint32_t unused;
+    unsigned char token[16];
+} join;
+
+/* Rank 0 to rank, with the control block's descriptor if ok. */
+typedef struct welcome {
+    uint32_t magic;
+    int32_t ok;
+    uint64_t control_bytes;
+    unsigned char answer[16];
+} welcome;
+
+/* Rank 0's side. */
+typedef struct host {
+    wi_opening *o;
+    int listener;
+    int pending[PENDING]; /* in order of arrival */
+    int pending_count;
+    int joined; /* other ranks that are in */
+} host;
+
+/* Takes the same time wherever the first difference is. */
+static bool token_equal(const unsigned char *a, const unsigned char *b)
+{
+    unsigned char differs = 0;
+
+    for (int i = 0; i < 16; i++)
+        differs |= a[i] ^ b[i];
+    return differs == 0;
+}
+
+/* Is the process at the other end of our user, and if `rank` is not -1 and its
+ * pid means something here, that rank's process? */
+static bool peer_is(const wi_comm *comm, int socket, int rank)
+{
+    const wi_identity *own = &comm->identities[comm->rank];
+    struct ucred peer = {0};
+    socklen_t bytes = sizeof peer;
+
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 ||
+        peer.uid != own->uid)
+        return false;
+    if (rank < 0 || own->pid_ns == 0 ||
+        own->pid_ns != comm->identities[rank].pid_ns)
+        return true;
+    return peer.pid == comm->identities[rank].pid;
+}
+
+static wharf_status host_listen(host *h)
+{
+    wi_invite *invite = &h->o->invite;
+    struct sockaddr *address = (struct sockaddr *)&invite->address;
+    socklen_t bytes = sizeof invite->address;
+    wharf_status status;
+
+    status = wi_sys_random(invite->token, sizeof invite->token);
+    if (status == WHARF_OK)
+        status = wi_sys_random(invite->answer, sizeof invite->answer);
+    if (status == WHARF_OK)
+        status = wi_sys_socket(SOCK_SEQPACKET, &h->listener);
+    if (status != WHARF_OK)
+        return status;
+    /* The family alone: the kernel chooses a free abstract name. */
+    invite->address.sun_family = AF_UNIX;
+    status = wi_sys_bind(h->listener, address, sizeof(sa_family_t));
+    if (status == WHARF_OK)
+        status = wi_sys_listen(h->listener, BACKLOG);
+    if (status == WHARF_OK && getsockname(h->listener, address, &bytes) != 0)
+        status = wi_fail_os(errno, NULL, "getsockname of a Unix socket");
+    if (status != WHARF_OK) {
+        wi_sys_close(&h->listener);
+        return status;
+    }
+    invite->address_bytes = bytes;
+    invite->open = 1;
+    if (wi_hello_test_hook)
+        wi_hello_test_hook(&invite->address, bytes);
+    return WHARF_OK;
+}
+
+static void pending_drop(host *h, int at)
+{
+    wi_sys_close(&h->pending[at]);
+    h->pending_count--;
+    memmove(&h->pending[at], &h->pending[at + 1],
+            (size_t)(h->pending_count - at) * sizeof h->pending[0]);
+}
+
+/* Takes what came to the listener. Out of descriptors: whoever said nothing
+ * yet makes room. */
+static wharf_status host_accept(host *h)
+{
+    for (;;) {
+        int fd = -1;
+        wharf_status status = wi_sys_accept(h->listener, &fd);
+
+        if (status == WHARF_ENOTREADY)
+            return WHARF_OK;
+        if (status != WHARF_OK) {
+            if (h->pending_count == 0 || wi_channel_errno() != EMFILE)
+                return status;
+            pending_drop(h, 0);
+            continue;
+        }
+        if (!peer_is(h->o->comm, fd, -1)) {
+            wi_sys_close(&fd);
+            continue;
+        }
+        if (h->pending_count == PENDING)
+            pending_drop(h, 0);
+        h->pending[h->pending_count++] = fd;
+    }
+}
+
+static bool join_valid(const host *h, int fd, const join *said, size_t bytes)
+{
+    const wi_comm *comm = h->o->comm;
+
+    return bytes == sizeof *said && said->magic == WI_COMM_MAGIC &&
+           said->protocol == WI_COMM_PROTOCOL && said->rank > 0 &&
+           said->rank < comm->size &&
+           token_equal(said->token, h->o->invite.token) &&
+           comm->channel.sockets[said->rank] < 0 &&
+           peer_is(comm, fd, said->rank);
+}
+
+/* Reads what the pending ones said. Any descriptors that a stranger sent along
+ * are thrown away by the kernel, for there is no room for them. */
+static void host_read(host *h)
+{
+    for (int i = 0; i < h->pending_count;) {
+        join said;
+        size_t bytes = 0;
+        struct iovec iov = {.iov_base = &said, .iov_len = sizeof said};
+        struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+        wharf_status status = wi_sys_recvmsg(h->pending[i], &message, &bytes);
+
+        if (status == WHARF_ENOTREADY) {
+            i++;
+        } else if (status == WHARF_OK &&
+                   join_valid(h, h->pending[i], &said, bytes)) {
+            h->o->comm->channel.sockets[said.rank] = h->pending[i];
+            h->pending[i] = -1;
+            h->joined++;
+            pending_drop(h, i);
+        } else {
+            pending_drop(h, i);
+        }
+    }
+}
+
+static wharf_status host_serve(host *h)
+{
+    wharf_status status = host_accept(h);
+
+    host_read(h);
+    return status;
+}
+
+/* Sleeps until something comes, not longer than a look at MPI may wait. */
+static void host_sleep(host *h)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    struct pollfd polls[PENDING + 1];
+    nfds_t count = 0;
+
+    if (h->listener >= 0)
+        polls[count++] = (struct pollfd){.fd = h->listener, .events = POLLIN};
+    for (int i = 0; i < h->pending_count; i++)
+        polls[count++] = (struct pollfd){.fd = h->pending[i], .events = POLLIN};
+    ppoll(polls, count, &nap, NULL);
+}
+
+/* Rank 0 serves its socket while it waits for the agreement "all connected",
+ * because a full backlog would keep a rank from connecting. */
+static wharf_status host_agree(host *h, wharf_status mine)
+{
+    wi_opening *o = h->o;
+    wi_comm *comm = o->comm;
+    wharf_status served = mine;
+    wharf_status status =
+        wi_opening_agree_start(o, comm->mpi, comm->rank, mine);
+
+    if (status != WHARF_OK)
+        return status;
+    for (;;) {
+        status = wi_mpi_test(&o->request, "MPI_Iallreduce");
+        if (status != WHARF_ENOTREADY || wi_deadline_passed(o->deadline))
+            break;
+        if (served == WHARF_OK)
+            served = host_serve(h);
+        host_sleep(h);
+    }
+    if (status == WHARF_OK || status == WHARF_ENOTREADY)
+        status = wi_opening_agree_end(o, comm->mpi, comm->rank, mine);
+    return status == WHARF_OK ? served : status;
+}
+
+/* All have connected and spoken: reads until all are in. */
+static wharf_status host_gather(host *h)
+{
+    wi_comm *comm = h->o->comm;
+    wharf_status status = WHARF_OK;
+
+    while (status == WHARF_OK && h->joined < comm->size - 1) {
+        status = host_serve(h);
+        if (status != WHARF_OK || h->joined == comm->size - 1)
+            break;
+        if (wi_deadline_passed(h->o->deadline)) {
+            int r = 1;
+
+            while (r < comm->size - 1 && comm->channel.sockets[r] >= 0)
+                r++;
+            return wi_alive_fail_late(comm, r, comm->size - 2 - h->joined);
+        }
+        host_sleep(h);
+    }
+    return status;
+}
+
+static wharf_status send_patiently(int fd, const void *data, size_t bytes,
+                                   const int *fds, int count,
+                                   wi_deadline deadline)
+{
+    for (;;) {
+        wharf_status status = wi_channel_send(fd, data, bytes, fds, count);
+        struct pollfd ready = {.fd = fd, .events = POLLOUT};
+        bool crowded =
+            status == WHARF_EOS && wi_channel_errno() == ETOOMANYREFS;
+
+        if ((status != WHARF_ENOTREADY && !crowded) ||
+            wi_deadline_passed(deadline))
+            return status == WHARF_ENOTREADY
+                       ? wi_fail(WHARF_ETIMEDOUT, NULL,
+                                 "a Unix socket stayed full")
+                       : status;
+        poll(crowded ? NULL : &ready, crowded ? 0 : 1, 1);
+    }
+}
+
+/* Tells every rank that is in how it went; ok: with the control block. */
+static wharf_status host_welcome(host *h, int control_fd)
+{
+    wi_comm *comm = h->o->comm;
+    welcome said = {.magic = WI_COMM_MAGIC,
+                    .ok = control_fd >= 0,
+                    .control_bytes = comm->control_bytes};
+    wharf_status first = WHARF_OK;
+
+    memcpy(said.answer, h->o->invite.answer, sizeof said.answer);
+    for (int r = 1; r < comm->size; r++) {
+        wharf_status status;
+
+        if (comm->channel.sockets[r] < 0)
+            continue;
+        status = send_patiently(comm->channel.sockets[r], &said, sizeof said,
+                                &control_fd, said.ok, h->o->deadline);
+        if (status != WHARF_OK) {
+            /* Its end of file tells the rank. */
+            wi_sys_close(&comm->channel.sockets[r]);
+            if (first == WHARF_OK)
+                first = status;
+        }
+    }
+    return first;
+}
+
+static void host_end(host *h)
+{
+    while (h->pending_count > 0)
+        pending_drop(h, h->pending_count - 1);
+    wi_sys_close(&h->listener);
+}
+
+static wharf_status invite_bcast(wi_opening *o)
+{
+    int code = MPI_Ibcast(&o->invite, (int)sizeof o->invite, MPI_BYTE, 0,
+                          o->comm->mpi, &o->request);
+
+    return code == MPI_SUCCESS ? wi_opening_wait(o, "MPI_Ibcast")
+                               : wi_mpi_fail(code, "MPI_Ibcast");
+}
+
+static wharf_status host_run(wi_opening *o, wharf_status mine)
+{
+    host h = {.o = o, .listener = -1};
+    wi_comm *comm = o->comm;
+    wharf_status status;
+    int control_fd = -1;
+
+    o->invite.magic = WI_COMM_MAGIC;
+    o->invite.protocol = WI_COMM_PROTOCOL;
+    if (mine == WHARF_OK && comm->size > 1)
+        mine = host_listen(&h);
+    status = invite_bcast(o);
+    if (status == WHARF_OK)
+        status = host_agree(&h, mine);
+    if (status == WHARF_OK)
+        status = host_gather(&h);
+    /* All are in, or it failed: no stranger has business here any more. */
+    host_end(&h);
+    if (status == WHARF_OK)
+        status = wi_control_create(comm, &control_fd);
+    if (comm->channel.sockets) {
+        wharf_status sent = host_welcome(&h, control_fd);
+
+        if (status == WHARF_OK)
+            status = sent;
+    }
+    if (status == WHARF_OK)
+        status = wi_control_join(comm, control_fd);
+    wi_sys_close(&control_fd);
+    return status;
+}
+
+/* ---- the other ranks ---- */
+
+static wharf_status guest_unreachable(const wi_comm *comm)
+{
+    const char *remedy = NULL;
+
+    /* Abstract names are per network namespace. */
+    if (comm->identities[0].net_ns != comm->identities[comm->rank].net_ns)
+        remedy = "start the ranks of a node in one network namespace";
+    return wi_fail_os(ECONNREFUSED, remedy,
+                      "rank %d cannot connect to the socket of rank 0",
+                      comm->rank);
+}
+
+static wharf_status guest_connect(wi_opening *o)
+{
+    wi_comm *comm = o->comm;
+    int *fd = &comm->channel.sockets[0];
+    join said = {.magic = WI_COMM_MAGIC,
+                 .protocol = WI_COMM_PROTOCOL,
+                 .rank = comm->rank};
+    wharf_status status = wi_sys_socket(SOCK_SEQPACKET, fd);
+
+    if (status != WHARF_OK)
+        return status;
+    for (;;) {
+        status = wi_sys_connect(*fd, (struct sockaddr *)&o->invite.address,
+                                o->invite.address_bytes);
+        if (status != WHARF_ENOTREADY)
+            break;
+        if (wi_deadline_passed(o->deadline))
+            return wi_alive_fail_late(comm, 0, 0);
+        poll(NULL, 0, 1);
+    }
+    if (status == WHARF_EOS && wi_channel_errno() == ECONNREFUSED)
+        return guest_unreachable(comm);
+    if (status != WHARF_OK)
+        return status;
+    if (!peer_is(comm, *fd, 0))
+        return wi_fail(WHARF_EOS, NULL,
+                       "the socket of rank 0 belongs to another process");
+    memcpy(said.token, o->invite.token, sizeof said.token);
+    return send_patiently(*fd, &said, sizeof said, NULL, 0, o->deadline);
+}
+
+/* Waits for a message, or for the end of the connection. */
+static wharf_status guest_receive(wi_opening *o, welcome *said, int *fds,
+                                  int *count, size_t *bytes)
+{
+    int fd = o->comm->channel.sockets[0];
+
+    for (;;) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        wharf_status status =
+            wi_channel_receive(fd, said, sizeof *said, bytes, fds, count);
+
+        if (status != WHARF_ENOTREADY)
+            return status;
+        if (wi_deadline_passed(o->deadline))
+            return wi_alive_fail_late(o->comm, 0, 0);
+        poll(&ready, 1, wi_deadline_poll_ms(o->deadline, 20));
+    }
+}
+
+/* Rank 0 drops a connection that it took for a silent stranger's when very
+ * many came at once; then this rank knocks again. */
+static wharf_status guest_welcome(wi_opening *o, int *control_fd)
+{
+    wi_comm *comm = o->comm;
+    int fds[WI_PARCEL_FDS];
+    welcome said;
+    size_t bytes = 0;
+    int count = 0;
+    wharf_status status;
+
+    for (;;) {
+        status = guest_receive(o, &said, fds, &count, &bytes);
+        if (status != WHARF_OK &&
+            !(status == WHARF_EOS && wi_channel_errno() == ECONNRESET))
+            return status;
+        if (status == WHARF_OK && bytes > 0)
+            break;
+        wi_sys_close(&comm->channel.sockets[0]);
+        poll(NULL, 0, 1);
+        status = guest_connect(o);
+        if (status != WHARF_OK)
+            return status;
+    }
+    if (count < 0)
+        return wi_fail_os(EMFILE,
+                          "raise the limit of open files of this process "
+                          "(ulimit -n)",
+                          "no room for the control block's descriptor");
+    if (bytes == sizeof said && said.magic == WI_COMM_MAGIC &&
+        token_equal(said.answer, o->invite.answer) && said.ok && count == 1) {
+        if (said.control_bytes == comm->control_bytes) {
+            *control_fd = fds[0];
+            return WHARF_OK;
+        }
+        status = wi_fail(WHARF_EMISMATCH, NULL,
+                         "control block of %llu bytes at rank 0, %zu at "
+                         "rank %d",
+                         (unsigned long long)said.control_bytes,
+                         comm->control_bytes, comm->rank);
+    } else {
+        status = wi_fail(WHARF_EOS, NULL, "rank 0 made no control block");
+    }
+    for (int i = 0; i < count; i++)
+        wi_sys_close(&fds[i]);
+    return status;
+}
+
+static wharf_status guest_run(wi_opening *o, wharf_status mine)
+{
+    wi_comm *comm = o->comm;
+    int control_fd = -1;
+    wharf_status status = invite_bcast(o);
+
+    if (status != WHARF_OK)
+        return status;
+    /* If rank 0 failed there is nothing to connect to; its record will win. */
+    if (mine == WHARF_OK && o->invite.open)
+        mine = guest_connect(o);
+    status = wi_opening_agree(o, comm->mpi, comm->rank, mine);
+    if (status == WHARF_OK)
+        status = guest_welcome(o, &control_fd);
+    if (status == WHARF_OK)
+        status = wi_control_join(comm, control_fd);
+    wi_sys_close(&control_fd);
+    return status;
+}
+
+wharf_status wi_hello_run(wi_opening *o, wharf_status mine)
+{
+    return o->comm->rank == 0 ? host_run(o, mine) : guest_run(o, mine);
+}

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+# The ranks' communicator, from inside.
+wharf_mp_test(NAME t_comm_open NP 4 TESTING)
+# Open MPI's own shared memory takes ranks of equal pids for one process.
+wharf_mp_test(NAME t_comm_open NP 3 TESTING SUFFIX namespaces ARGS namespaces
+              ENV OMPI_MCA_btl=self,tcp)
+wharf_mp_test(NAME t_comm_absent NP 3 TESTING)
+wharf_mp_test(NAME t_comm_finalize NP 3 TESTING)
+wharf_mp_test(NAME t_comm_network NP 3 TESTING)
+wharf_mp_test(NAME t_comm_strangers NP 3 TESTING)
+wharf_mp_test(NAME t_comm_thread NP 2 TESTING)
+
+# Only Open MPI's launcher is known to let a job live on; its exit status then
+# says nothing, so the survivors' lines decide.
+foreach(victim 0 1 2)
+  wharf_mp_test(NAME t_comm_kill NP 3 TESTING SUFFIX rank${victim}
+                ARGS ${victim} ENV OMPI_MCA_orte_enable_recovery=1)
+  if(TEST mp.comm_kill.np3.rank${victim})
+    set_tests_properties(
+      mp.comm_kill.np3.rank${victim}
+      PROPERTIES PASS_REGULAR_EXPRESSION
+                 "survivor passed(.|\n)*survivor passed")
+  endif()
+endforeach()
