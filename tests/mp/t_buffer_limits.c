@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* Running out: of device memory, of host memory, of descriptors, of what is
+ * stated. All ranks learn it alike and the next attach works. */
+#include "t_group.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+/* More than the GPU has, or more than the machine has memory for. */
+static void beyond_device_memory(void)
+{
+    wharf_node *node = t_open();
+    wharf_device device = {.struct_size = sizeof device};
+    wharf_buffer *buffer = NULL;
+    wharf_stats before = t_stats();
+    size_t size;
+
+    T_OK(wharf_node_device(node, 0, &device));
+    T_CHECK(device.memory_bytes > 0);
+    size = device.memory_bytes + ((size_t)1 << 30);
+    T_FAILS(MPI_COMM_WORLD, WHARF_EDEVMEM, -1, NULL,
+            wharf_buffer_attach(node, t_me == 0 ? size : 64, NULL, &buffer));
+    T_CHECK(buffer == NULL);
+    t_live_check(&before);
+    buffer = t_attach(node, 100000, 0);
+    t_share(node, buffer, 1);
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+/* Many attaches that fit alone, until one does not; then all are given back
+ * and it works again. */
+static void fill_device_memory(void)
+{
+    enum { MOST = 64 };
+    wharf_node *node = t_open();
+    wharf_device device = {.struct_size = sizeof device};
+    wharf_buffer *buffers[MOST] = {NULL};
+    wharf_status st = WHARF_OK;
+    size_t each;
+    int count = 0;
+
+    T_OK(wharf_node_device(node, t_me, &device));
+    each = (device.memory_bytes / MOST * 2) & ~(size_t)4095;
+    while (count < MOST) {
+        st = wharf_buffer_attach(node, each, NULL, &buffers[count]);
+        if (st != WHARF_OK)
+            break;
+        count++;
+    }
+    T_CHECK(count < MOST);
+    T_FAILS(MPI_COMM_WORLD, WHARF_EDEVMEM, -1, NULL, st);
+    T_CHECK(buffers[count] == NULL);
+    T_SAME(count);
+    while (count > 0)
+        t_detach(buffers[--count]);
+    buffers[0] = t_attach(node, each, 0);
+    t_detach(buffers[0]);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+/* A size that fits the address space and no machine. */
+static void beyond_host_memory(void)
+{
+    wharf_node *node = t_open();
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+    wharf_buffer *buffer = NULL;
+    wharf_stats before = t_stats();
+    size_t size = (size_t)40 << 40;
+
+    options.space = WHARF_SPACE_HOST;
+    T_FAILS(
+        MPI_COMM_WORLD, WHARF_ENOMEM, -1, NULL,
+        wharf_buffer_attach(node, t_me == 0 ? size : 64, &options, &buffer));
+    T_CHECK(buffer == NULL);
+    t_live_check(&before);
+    T_OK(wharf_buffer_attach(node, 1000, &options, &buffer));
+    t_share(node, buffer, 2);
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+static rlim_t limit_descriptors(rlim_t most)
+{
+    struct rlimit limit;
+    rlim_t before;
+
+    T_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    before = limit.rlim_cur;
+    limit.rlim_cur = most;
+    T_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    return before;
+}
+
+/* With room for 64 descriptors buffers of many pieces work: none is kept. */
+static void few_descriptors(void)
+{
+    wharf_node *node = t_open();
+    rlim_t before;
+    t_holdings holdings = t_holdings_get();
+
+    T_CHECK(holdings.descriptors < 60);
+    before = limit_descriptors(64);
+    for (int i = 0; i < 4; i++) {
+        wharf_buffer *buffers[3];
+
+        for (int k = 0; k < 3; k++)
+            buffers[k] = t_attach(node, (size_t)(k + 1) << 21, 0);
+        for (int k = 0; k < 3; k++)
+            t_share(node, buffers[k], (uint64_t)(10 * i + k));
+        for (int k = 0; k < 3; k++)
+            t_detach(buffers[k]);
+    }
+    limit_descriptors(before);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+/* With room for none on one rank all ranks fail alike, and recover. */
+static void no_descriptor(void)
+{
+    wharf_node *node = t_open();
+    wharf_buffer *buffer = NULL;
+    wharf_stats stats = t_stats();
+    bool odd = t_me == t_ranks - 1;
+    rlim_t before = odd ? limit_descriptors(0) : 0;
+    wharf_status st = wharf_buffer_attach(node, 1 << 21, NULL, &buffer);
+
+    if (odd)
+        limit_descriptors(before);
+    /* Whoever meets the limit first says it: Wharf, or the driver. */
+    T_FAILS(MPI_COMM_WORLD,
+            t_mode_get() != T_HOST && st == WHARF_EDRIVER ? st : WHARF_EOS,
+            t_ranks - 1, NULL, st);
+    T_CHECK(buffer == NULL);
+    t_live_check(&stats);
+    buffer = t_attach(node, 1 << 21, 0);
+    t_share(node, buffer, 3);
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+/* The stated number of buffers is reached exactly, then refused. Empty ones,
+ * so that only the number counts. */
+static void most_buffers(void)
+{
+    wharf_node *node = t_open();
+    wharf_buffer **buffers = calloc(WHARF_MAX_BUFFERS + 1, sizeof *buffers);
+    long most = WHARF_MAX_BUFFERS;
+    long events = WHARF_MAX_EVENTS / t_ranks;
+    wharf_status st = WHARF_OK;
+    long count = 0;
+
+    T_CHECK(buffers != NULL);
+    if (events < most)
+        most = events;
+    while (st == WHARF_OK && count <= most) {
+        st = wharf_buffer_attach(node, 0, NULL, &buffers[count]);
+        if (st == WHARF_OK)
+            count++;
+    }
+    T_EQ_INT(most, count);
+    T_FAILS(MPI_COMM_WORLD, WHARF_ELIMIT, -1, NULL, st);
+    T_CHECK(buffers[count] == NULL);
+    t_detach(buffers[--count]);
+    buffers[count++] = t_attach(node, 0, 0);
+    free(buffers);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+static const t_case cases[] = {
+    {"beyond_device_memory", beyond_device_memory, T_CUDA},
+    {"fill_device_memory", fill_device_memory, T_FAKE},
+    {"beyond_host_memory", beyond_host_memory, T_ANY},
+    {"few_descriptors", few_descriptors, T_ANY},
+    {"no_descriptor", no_descriptor, T_ANY},
+    {"most_buffers", most_buffers, T_ANY},
+    {NULL, NULL, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return t_main(argc, argv, MPI_THREAD_SERIALIZED, cases);
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One rank dies or falls silent; the others learn it, name it, close their
+ * node and end by themselves.
+ *
+ * Arguments: the case, victim=RANK. The launcher must let a job go on without
+ * one of its ranks, and its exit status then says nothing: the verdict is the
+ * line "death: ... all right", printed by one survivor when all are through.
+ * Survivors share a board in memory, since MPI collectives are out of reach.
+ */
+#define _GNU_SOURCE
+#include "t_group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 64, VERDICT_MS = 40000 };
+
+/* Most time between a death and the answer. The promise is 1 s; the rest is
+ * for machines where all ranks share two loaded cores. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LATE_MS = 15000 };
+#else
+enum { LATE_MS = 5000 };
+#endif
+
+typedef struct board {
+    atomic_llong died_ms; /* when the victim went, monotonic */
+    atomic_int ready[MOST_RANKS];
+    atomic_int done[MOST_RANKS];
+    atomic_int status[MOST_RANKS];
+    atomic_int call[MOST_RANKS]; /* how many calls had succeeded before */
+    atomic_int pid[MOST_RANKS];
+} board;
+
+static board *shared;
+static int victim;
+static wharf_node *node;
+
+static long long now_ms(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* A millisecond of nothing, for loops that look at the board. */
+static void pause_ms(long ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&time, NULL);
+}
+
+static void board_open(void)
+{
+    int where[2] = {(int)getpid(), -1};
+    char path[64];
+    int fd;
+
+    if (t_me == 0) {
+        where[1] = memfd_create("board", MFD_CLOEXEC);
+        T_CHECK(where[1] >= 0);
+        T_CHECK(ftruncate(where[1], (off_t)sizeof(board)) == 0);
+    }
+    MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", where[0], where[1]);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    T_CHECK(fd >= 0);
+    shared =
+        mmap(NULL, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    T_CHECK(shared != MAP_FAILED);
+    close(fd);
+    atomic_store(&shared->pid[t_me], (int)getpid());
+    t_barrier();
+    if (t_me == 0)
+        close(where[1]);
+}
+
+static int verdict_rank(void)
+{
+    return victim == 0 ? 1 : 0;
+}
+
+/* The board's flags of all survivors are set, or time is up. */
+static bool survivors_all(atomic_int *flags)
+{
+    long long end = now_ms() + VERDICT_MS;
+
+    for (int rank = 0; rank < t_ranks; rank++) {
+        while (rank != victim && !atomic_load(&flags[rank])) {
+            if (now_ms() > end)
+                return false;
+            pause_ms(1);
+        }
+    }
+    return true;
+}
+
+/* Dies or stops here, for good or until somebody says go. */
+static void vanish(int how)
+{
+    atomic_store(&shared->died_ms, now_ms());
+    kill(getpid(), how);
+    if (how == SIGKILL) {
+        for (;;)
+            pause();
+    }
+}
+
+/* The verdict, and the end without MPI_Finalize, which nobody could finish. */
+static void finish(void)
+{
+    atomic_store(&shared->done[t_me], 1);
+    if (t_me == verdict_rank()) {
+        int count = 0;
+
+        if (!survivors_all(shared->done))
+            T_FAIL("not all survivors came through");
+        for (int rank = 0; rank < t_ranks; rank++) {
+            if (rank == victim)
+                continue;
+            count++;
+            T_EQ_INT(shared->status[t_me], shared->status[rank]);
+            T_EQ_INT(shared->call[t_me], shared->call[rank]);
+        }
+        kill(shared->pid[victim], SIGKILL);
+        printf("death: %d survivors of rank %d, all right\n", count, victim);
+        fflush(stdout);
+    }
+    _exit(0);
+}
+
+/* What a survivor must have been told, and how soon. */
+static void told(wharf_status st, wharf_status expected, long long most_ms)
+{
+    long long late = now_ms() - atomic_load(&shared->died_ms);
+    wharf_error error;
+    char text[512];
+
+    T_STATUS(expected, st);
+    wharf_last_error(&error);
+    T_EQ_INT(expected, error.status);
+    wharf_error_format(&error, text, sizeof text);
+    if (expected == WHARF_EPEER) {
+        T_EQ_INT(victim, error.rank);
+    } else {
+        char name[24];
+
+        snprintf(name, sizeof name, "rank %d", victim);
+        T_CONTAINS(name, text);
+    }
+    atomic_store(&shared->status[t_me], (int)st);
+    printf("rank %d was told after %lld ms: %s\n", t_me, late, text);
+    fflush(stdout);
+    if (late > most_ms)
+        T_FAIL("told after %lld ms, the most is %lld", late, most_ms);
+}
+
+/* The node is of no more use, closing it takes no longer than being told, and
+ * nothing is left but what is reported as kept. */
+static void close_after_death(bool mpi_pending)
+{
+    wharf_buffer *none = NULL;
+    long long start = now_ms();
+    wharf_stats stats;
+    wharf_status st;
+
+    T_STATUS(WHARF_EPEER, wharf_buffer_attach(node, 64, NULL, &none));
+    T_CHECK(none == NULL);
+    st = wharf_node_close(&node);
+    T_CHECK(st == WHARF_OK || st == WHARF_EPEER);
+    T_CHECK(node == NULL);
+    T_CHECK(now_ms() - start <= LATE_MS);
+    stats = t_stats();
+    T_EQ_INT(0, stats.live_nodes);
+    T_EQ_INT(0, stats.live_buffers);
+    T_EQ_INT(0, stats.live_events);
+    T_EQ_INT(0, stats.live_descriptors);
+    T_EQ_INT(0, stats.live_ranges);
+    /* What MPI was given and can never finish must stay, and so must what
+     * knows of kept memory. */
+    if (!mpi_pending && stats.kept_bytes == 0)
+        T_EQ_INT(0, stats.live_host_allocations);
+}
+
+/* ---- Deaths ------------------------------------------------------------ */
+
+static void killed_before_attach(void)
+{
+    wharf_buffer *buffer = NULL;
+
+    if (t_me == victim)
+        vanish(SIGKILL);
+    told(wharf_buffer_attach(node, 4096, NULL, &buffer), WHARF_EPEER, LATE_MS);
+    T_CHECK(buffer == NULL);
+    close_after_death(false);
+    finish();
+}
+
+/* What the dead rank wrote stays readable for the others until they let go. */
+static void killed_before_detach(void)
+{
+    wharf_buffer *buffer = t_attach(node, 30000, 0);
+    bool owned;
+
+    t_share(node, buffer, 1);
+    if (t_me == victim)
+        vanish(SIGKILL);
+    while (atomic_load(&shared->died_ms) == 0)
+        pause_ms(1);
+    for (int rank = 0; rank < t_ranks; rank++)
+        t_check_segment(node, buffer, rank, 1);
+    owned = t_info(buffer, 0).handle == WHARF_HANDLE_IPC &&
+            t_stats().live_blocks_owned > 0;
+    told(wharf_buffer_detach(&buffer), WHARF_EPEER, LATE_MS);
+    T_CHECK(buffer == NULL);
+    /* Physical memory lives until its last user lets go. Legacy memory would
+     * be pulled from under a process that might not be dead after all. */
+    T_EQ_INT(owned, t_stats().kept_bytes > 0);
+    close_after_death(false);
+    finish();
+}
+
+/* A child of the dead rank lives on and holds all that it inherited. */
+static void killed_leaving_child(void)
+{
+    wharf_buffer *buffer = NULL;
+
+    if (t_me == victim) {
+        if (fork() == 0) {
+            survivors_all(shared->done);
+            _exit(0);
+        }
+        vanish(SIGKILL);
+    }
+    told(wharf_buffer_attach(node, 4096, NULL, &buffer), WHARF_EPEER, LATE_MS);
+    T_CHECK(buffer == NULL);
+    close_after_death(false);
+    finish();
+}
+
+static void killed_before_record(void)
+{
+    wharf_event *event = NULL;
+
+    T_OK(wharf_event_create(node, victim, &event));
+    t_barrier();
+    if (t_me == victim)
+        vanish(SIGKILL);
+    if (t_me % 2)
+        told(wharf_event_wait(event, NULL, 1), WHARF_EPEER, LATE_MS);
+    else
+        told(wharf_event_synchronize(event, 1, 20000), WHARF_EPEER, LATE_MS);
+    T_STATUS(WHARF_EPEER, wharf_event_query(event, 1));
+    close_after_death(false);
+    finish();
+}
+
+static void killed_before_close(void)
+{
+    wharf_buffer *buffer = t_attach(node, 30000, 0);
+    wharf_stats stats;
+
+    t_share(node, buffer, 2);
+    if (t_me == victim)
+        vanish(SIGKILL);
+    told(wharf_node_close(&node), WHARF_EPEER, LATE_MS);
+    T_CHECK(node == NULL);
+    stats = t_stats();
+    T_EQ_INT(0, stats.live_nodes);
+    T_EQ_INT(0, stats.live_buffers);
+    T_EQ_INT(0, stats.live_descriptors);
+    finish();
+}
+
+/* Killed from outside at whatever point it has reached: a child of the victim
+ * does it after some turns of its own, so every run hits another phase. */
+static void kill_from_child(long delay_us)
+{
+    pid_t parent = getpid();
+
+    if (fork() != 0)
+        return;
+    usleep((useconds_t)delay_us);
+    atomic_store(&shared->died_ms, now_ms());
+    kill(parent, SIGKILL);
+    _exit(0);
+}
+
+/* Attach and detach for ever; the survivors must fall out of the same call. */
+static void killed_at_any_point(void)
+{
+    wharf_buffer *buffer = NULL;
+    wharf_status st = WHARF_OK;
+    int calls = 0;
+
+    t_barrier();
+    if (t_me == victim)
+        kill_from_child(t_argument("delay_us", 20000));
+    while (st == WHARF_OK) {
+        st = wharf_buffer_attach(node, 20000 + (size_t)(calls % 7) * 5000, NULL,
+                                 &buffer);
+        if (st != WHARF_OK)
+            break;
+        calls++;
+        t_fill_mine(node, buffer, (uint64_t)calls);
+        st = wharf_buffer_detach(&buffer);
+        T_CHECK(buffer == NULL);
+        if (st == WHARF_OK)
+            calls++;
+    }
+    atomic_store(&shared->call[t_me], calls);
+    told(st, WHARF_EPEER, LATE_MS);
+    close_after_death(false);
+    finish();
+}
+
+/* A node opened with somebody missing. */
+static void killed_before_open(void)
+{
+    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
+    wharf_node *late = NULL;
+    wharf_status st;
+
+    if (t_me == victim)
+        vanish(SIGKILL);
+    options.timeout_ms = 3000;
+    st = wharf_node_open(MPI_COMM_WORLD, &options, &late);
+    /* Without a node the dead cannot be told from the silent. */
+    T_CHECK(st == WHARF_EPEER || st == WHARF_ETIMEDOUT);
+    T_CHECK(late == NULL);
+    close_after_death(true);
+    finish();
+}
+
+/* ---- Silence ----------------------------------------------------------- */
+
+enum { TIMEOUT_MS = 1500 };
+
+/* Wakes the victim again once all others have been told. */
+static void wake_victim(void)
+{
+    atomic_store(&shared->ready[t_me], 1);
+    if (t_me == verdict_rank()) {
+        T_CHECK(survivors_all(shared->ready));
+        T_CHECK(kill(shared->pid[victim], SIGCONT) == 0);
+    }
+}
+
+/* A rank that is away too long: the others time out at the deadline, the late
+ * one learns that it came too late, and afterwards all go on together. */
+static void stopped_before_attach(void)
+{
+    wharf_buffer *buffer = NULL;
+
+    if (t_me == victim) {
+        vanish(SIGSTOP);
+        T_STATUS(WHARF_ETIMEDOUT,
+                 wharf_buffer_attach(node, 4096, NULL, &buffer));
+    } else {
+        told(wharf_buffer_attach(node, 4096, NULL, &buffer), WHARF_ETIMEDOUT,
+             TIMEOUT_MS + LATE_MS);
+        wake_victim();
+    }
+    T_CHECK(buffer == NULL);
+    t_barrier();
+    buffer = t_attach(node, 5000, 0);
+    t_share(node, buffer, 3);
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+    if (t_me != victim)
+        finish();
+}
+
+static void stopped_before_detach(void)
+{
+    wharf_buffer *buffer = t_attach(node, 30000, 0);
+
+    t_share(node, buffer, 4);
+    if (t_me == victim) {
+        vanish(SIGSTOP);
+        /* Its own pointers still are what they were. */
+        t_check_segment(node, buffer, t_me, 4);
+        T_STATUS(WHARF_ETIMEDOUT, wharf_buffer_detach(&buffer));
+    } else {
+        told(wharf_buffer_detach(&buffer), WHARF_ETIMEDOUT,
+             TIMEOUT_MS + LATE_MS);
+        wake_victim();
+    }
+    T_CHECK(buffer == NULL);
+    t_barrier();
+    buffer = t_attach(node, 5000, 0);
+    t_share(node, buffer, 5);
+    t_detach(buffer);
+    t_close(node);
+    if (t_me != victim)
+        finish();
+}
+
+static void stopped_before_record(void)
+{
+    wharf_event *event = NULL;
+
+    T_OK(wharf_event_create(node, victim, &event));
+    t_barrier();
+    if (t_me == victim) {
+        vanish(SIGSTOP);
+        T_OK(wharf_event_record(event, NULL, NULL));
+    } else {
+        told(wharf_event_wait(event, NULL, 1), WHARF_ETIMEDOUT,
+             TIMEOUT_MS + LATE_MS);
+        wake_victim();
+        /* The same wait, repeated, passes when the record comes at last. */
+        T_OK(wharf_event_wait(event, NULL, 1));
+    }
+    T_OK(wharf_event_destroy(&event));
+    t_close(node);
+    if (t_me != victim)
+        finish();
+}
+
+/* Closed by the others while one is away for good. */
+static void stopped_for_good(void)
+{
+    wharf_buffer *buffer = t_attach(node, 30000, 0);
+    wharf_status st;
+    wharf_stats stats;
+
+    t_share(node, buffer, 6);
+    if (t_me == victim) {
+        vanish(SIGSTOP);
+        for (;;)
+            pause();
+    }
+    st = wharf_node_close(&node);
+    told(st, WHARF_ETIMEDOUT, 2 * TIMEOUT_MS + LATE_MS);
+    T_CHECK(node == NULL);
+    stats = t_stats();
+    T_EQ_INT(0, stats.live_nodes);
+    T_EQ_INT(0, stats.live_buffers);
+    T_EQ_INT(0, stats.live_descriptors);
+    finish();
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+    int timeout_ms;
+} cases[] = {
+    {"killed_before_attach", killed_before_attach, 30000},
+    {"killed_before_detach", killed_before_detach, 30000},
+    {"killed_leaving_child", killed_leaving_child, 30000},
+    {"killed_before_record", killed_before_record, 30000},
+    {"killed_before_close", killed_before_close, 30000},
+    {"killed_at_any_point", killed_at_any_point, 30000},
+    {"killed_before_open", killed_before_open, 3000},
+    {"stopped_before_attach", stopped_before_attach, TIMEOUT_MS},
+    {"stopped_before_detach", stopped_before_detach, TIMEOUT_MS},
+    {"stopped_before_record", stopped_before_record, TIMEOUT_MS},
+    {"stopped_for_good", stopped_for_good, TIMEOUT_MS},
+};
+
+static void run(size_t index)
+{
+    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
+
+    board_open();
+    options.timeout_ms = cases[index].timeout_ms;
+    T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &node));
+    t_barrier();
+    cases[index].run();
+}
+
+int main(int argc, char **argv)
+{
+    t_arguments(argc, argv);
+    /* Whoever hangs must go: the launcher would wait for it. */
+    alarm(100);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &t_me);
+    MPI_Comm_size(MPI_COMM_WORLD, &t_ranks);
+    T_CHECK(t_ranks >= 2 && t_ranks <= MOST_RANKS);
+    victim = (int)t_argument("victim", 0);
+    T_CHECK(victim >= 0 && victim < t_ranks);
+    for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof cases[0]; i++) {
+        if (strcmp(argv[1], cases[i].name) == 0) {
+            run(i);
+            _exit(0);
+        }
+    }
+    T_FAIL("no such case: %s", argc > 1 ? argv[1] : "(none)");
+}

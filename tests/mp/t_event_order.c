@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Events order data: what the owner's stream wrote before a record is what a
+ * stream reads that waited for it, over many rounds and in both directions.
+ */
+#include "t_group.h"
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES = 1 << 20, ROUNDS = 20 };
+
+typedef struct setup {
+    wharf_node *node;
+    wharf_buffer *source; /* written by each rank in turn */
+    wharf_buffer *own;    /* copies that each rank takes for itself */
+    wharf_stream stream;
+} setup;
+
+static setup begin(void)
+{
+    setup s;
+
+    s.node = t_open();
+    s.source = t_attach(s.node, BYTES, 0);
+    s.own = t_attach(s.node, BYTES, 0);
+    s.stream = t_stream_create(s.node);
+    return s;
+}
+
+static void end(setup *s)
+{
+    t_stream_sync(s->node, s->stream);
+    t_stream_destroy(s->node, s->stream);
+    t_detach(s->own);
+    t_detach(s->source);
+    t_close(s->node);
+    t_live_check(NULL);
+}
+
+/* The writer's stream is kept busy first, so that a reader which did not wait
+ * would read too early. */
+static void write_late(setup *s, unsigned char value)
+{
+    void *mine = t_segment(s->source, t_me, NULL);
+
+    for (int i = 0; i < 4; i++)
+        t_stream_fill(s->node, s->stream, mine, (unsigned char)(0xf0 + i),
+                      BYTES);
+    t_stream_fill(s->node, s->stream, mine, value, BYTES);
+}
+
+/* One writer, all others read: batch after batch with a way back, no host
+ * synchronisation between the rounds. */
+static void one_writer(void)
+{
+    setup s = begin();
+    wharf_event *written = NULL;
+    wharf_event *read[64];
+
+    T_CHECK(t_ranks <= 64);
+    T_OK(wharf_event_create(s.node, 0, &written));
+    for (int rank = 0; rank < t_ranks; rank++)
+        T_OK(wharf_event_create(s.node, rank, &read[rank]));
+    for (uint64_t k = 1; k <= ROUNDS; k++) {
+        if (t_me == 0) {
+            for (int rank = 1; rank < t_ranks && k > 1; rank++)
+                T_OK(wharf_event_wait(read[rank], s.stream, k - 1));
+            write_late(&s, (unsigned char)k);
+            T_OK(wharf_event_record(written, s.stream, NULL));
+        } else {
+            void *own = t_segment(s.own, t_me, NULL);
+
+            T_OK(wharf_event_wait(written, s.stream, k));
+            t_stream_copy(s.node, s.stream, own, t_segment(s.source, 0, NULL),
+                          BYTES);
+            T_OK(wharf_event_record(read[t_me], s.stream, NULL));
+            T_OK(wharf_event_synchronize(read[t_me], k, 0));
+            T_EQ_INT(-1, t_dev_check_value(t_place(s.node, s.own, t_me), own,
+                                           BYTES, (unsigned char)k));
+        }
+    }
+    t_barrier();
+    for (int rank = t_ranks - 1; rank >= 0; rank--)
+        T_OK(wharf_event_destroy(&read[rank]));
+    T_OK(wharf_event_destroy(&written));
+    end(&s);
+}
+
+/* A ring: every rank passes on what it got from its left neighbour,
+ * ordered by the events that came with the buffer. */
+static void around_the_ring(void)
+{
+    setup s = begin();
+    int left = (t_me + t_ranks - 1) % t_ranks;
+    wharf_event *mine = NULL;
+    wharf_event *from = NULL;
+    const wharf_node *place = t_place(s.node, s.source, t_me);
+    uint64_t hops = (uint64_t)t_ranks * 3;
+
+    T_OK(wharf_buffer_event(s.source, t_me, &mine));
+    T_OK(wharf_buffer_event(s.source, left, &from));
+    t_dev_fill(place, t_segment(s.source, t_me, NULL), (unsigned char)t_me,
+               BYTES);
+    T_OK(wharf_event_record(mine, s.stream, NULL));
+    for (uint64_t k = 1; k <= hops; k++) {
+        /* Take the left neighbour's state k, into own; then, when the right
+         * one has taken mine, put it into my segment. */
+        T_OK(wharf_event_wait(from, s.stream, 2 * k - 1));
+        t_stream_copy(s.node, s.stream, t_segment(s.own, t_me, NULL),
+                      t_segment(s.source, left, NULL), BYTES);
+        T_OK(wharf_event_record(mine, s.stream, NULL)); /* 2k: taken */
+        {
+            wharf_event *right = NULL;
+
+            T_OK(wharf_buffer_event(s.source, (t_me + 1) % t_ranks, &right));
+            T_OK(wharf_event_wait(right, s.stream, 2 * k));
+        }
+        t_stream_copy(s.node, s.stream, t_segment(s.source, t_me, NULL),
+                      t_segment(s.own, t_me, NULL), BYTES);
+        T_OK(wharf_event_record(mine, s.stream, NULL)); /* 2k + 1: put */
+    }
+    t_stream_sync(s.node, s.stream);
+    /* A whole number of turns: everybody's own byte is back. */
+    T_EQ_INT(-1, t_dev_check_value(place, t_segment(s.source, t_me, NULL),
+                                   BYTES, (unsigned char)t_me));
+    t_barrier();
+    end(&s);
+}
+
+/* Records of one event on two streams, a slow and a fast one: whoever waits for
+ * the slow one's record gets what was written before it, however many records
+ * of the fast one came after. */
+static void two_streams(void)
+{
+    setup s = begin();
+    wharf_event *event = NULL;
+    wharf_stream fast = t_stream_create(s.node);
+    void *own = t_segment(s.own, t_me, NULL);
+
+    for (uint64_t round = 0; round < 5; round++) {
+        unsigned char value = (unsigned char)(round + 1);
+
+        T_OK(wharf_event_create(s.node, 0, &event));
+        if (t_me == 0) {
+            for (int i = 0; i < 30; i++)
+                write_late(&s, 0xee);
+            write_late(&s, value);
+            T_OK(wharf_event_record(event, s.stream, NULL));
+            for (int i = 0; i < 20; i++)
+                T_OK(wharf_event_record(event, fast, NULL));
+        }
+        t_barrier();
+        if (t_me % 2)
+            T_OK(wharf_event_wait(event, s.stream, 1));
+        else
+            T_OK(wharf_event_synchronize(event, 1, 0));
+        t_stream_copy(s.node, s.stream, own, t_segment(s.source, 0, NULL),
+                      BYTES);
+        t_stream_sync(s.node, s.stream);
+        T_EQ_INT(-1, t_dev_check_value(t_place(s.node, s.own, t_me), own, BYTES,
+                                       value));
+        T_OK(wharf_event_destroy(&event));
+    }
+    t_stream_sync(s.node, fast);
+    t_stream_destroy(s.node, fast);
+    end(&s);
+}
+
+/* The host waits: synchronize makes the bytes visible to it. */
+static void to_the_host(void)
+{
+    setup s = begin();
+    wharf_event *event = NULL;
+
+    for (uint64_t k = 1; k <= ROUNDS; k++) {
+        int writer = (int)k % t_ranks;
+
+        T_OK(wharf_buffer_event(s.source, writer, &event));
+        if (t_me == writer) {
+            write_late(&s, (unsigned char)(k + 100));
+            T_OK(wharf_event_record(event, s.stream, NULL));
+        }
+        T_OK(wharf_event_synchronize(
+            event, (k + (uint64_t)t_ranks - 1) / (uint64_t)t_ranks, 0));
+        t_barrier();
+        T_OK(wharf_event_synchronize(event, WHARF_LATEST, 0));
+        T_EQ_INT(-1, t_dev_check_value(t_place(s.node, s.source, writer),
+                                       t_segment(s.source, writer, NULL), BYTES,
+                                       (unsigned char)(k + 100)));
+        t_barrier();
+    }
+    end(&s);
+}
+
+static const t_case cases[] = {
+    {"one_writer", one_writer, T_ANY},
+    {"around_the_ring", around_the_ring, T_ANY},
+    {"to_the_host", to_the_host, T_ANY},
+    {"two_streams", two_streams, T_ANY},
+    {NULL, NULL, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return t_main(argc, argv, MPI_THREAD_SERIALIZED, cases);
+}
