@@ -129,8 +129,9 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_attach_many(
  * memory which that rank may still use is kept, counted (wharf_stats
  * kept_bytes) and given back at exit.
  *
- * @param[in,out] buffer set to NULL, also on failure
+ * @param[in,out] buffer set to NULL, except on WHARF_EMISMATCH
  * @return WHARF_OK; WHARF_EARG (NULL); WHARF_ESTATE (detached before);
+ *         WHARF_EMISMATCH (ranks are in different calls: nothing was done);
  *         WHARF_ETIMEDOUT; WHARF_EPEER; WHARF_EFAULT (context was ruined, all
  *         is released all the same)
  */
@@ -196,7 +197,8 @@ wharf_buffer_pointer_table(wharf_buffer *buffer, void *const **table);
  *
  * @param space where the buffer would live
  * @param[out] bytes the granularity
- * @return WHARF_OK; WHARF_EARG
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED (no memory of
+ *         this space can be shared on this node)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_granularity(
     const wharf_node *node, wharf_space space, size_t *bytes);

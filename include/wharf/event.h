@@ -39,7 +39,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_create(wharf_node *node,
  *
  * Collective on its node.
  *
- * @param[in,out] event set to NULL, also on failure
+ * @param[in,out] event set to NULL, except on WHARF_EMISMATCH
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (destroyed before, or an event
  *         that belongs to a buffer); WHARF_ETIMEDOUT; WHARF_EPEER
  */
@@ -82,7 +82,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_record(wharf_event *event,
  * Local, any thread. Holds the calling thread until the owner has issued the
  * record, then orders the stream behind it without the host: no wait ever
  * passes before its record. If later records were issued meanwhile, the wait
- * may be for one of them.
+ * may be for one of them; records complete in the order of their numbers.
  *
  * @param event  any event
  * @param stream a stream of the caller's GPU, NULL for its default stream

@@ -8,6 +8,7 @@
 #include "base/stat.h"
 #include "base/versioned.h"
 #include "core/core.h"
+#include "core/signal.h"
 
 #define ATTACH_MOST 64
 
@@ -381,7 +382,7 @@ static wharf_status detach_locked(wharf_buffer **out)
     wi_meeting mine = {
         .call = WI_CALL_DETACH,
         .serial = buffer->serial,
-        .status = node->device->ops->quiesce(node->device),
+        .status = wi_signal_quiesce(node),
     };
     wi_meeting all[WHARF_MAX_RANKS];
     wharf_status st = wi_node_meet(node, &mine, all, deadline);

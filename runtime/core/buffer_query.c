@@ -27,16 +27,6 @@ static wharf_status enter(const char *call, const wharf_buffer *buffer)
     return st;
 }
 
-static void *segment_pointer(const wi_mapping *mapping, int rank)
-{
-    int b = mapping->layout.block_of_rank[rank];
-    if (b < 0)
-        return NULL;
-    size_t within =
-        mapping->layout.offset_of_rank[rank] - mapping->layout.block[b].offset;
-    return (char *)mapping->pointer[b] + within;
-}
-
 wharf_status wharf_buffer_segment(const wharf_buffer *buffer, int rank,
                                   void **pointer, size_t *size)
 {
@@ -46,7 +36,7 @@ wharf_status wharf_buffer_segment(const wharf_buffer *buffer, int rank,
     if (st != WHARF_OK)
         return wi_call_end(st);
     if (pointer)
-        *pointer = segment_pointer(buffer->mapping, rank);
+        *pointer = wi_mapping_segment(buffer->mapping, rank);
     if (size)
         *size = buffer->mapping->sizes[rank];
     return wi_call_end(WHARF_OK);
@@ -150,7 +140,7 @@ static wharf_status make_table(wharf_buffer *buffer)
     size_t bytes = (size_t)node->size * sizeof(void *);
     void *pointers[WHARF_MAX_RANKS];
     for (int r = 0; r < node->size; r++)
-        pointers[r] = segment_pointer(buffer->mapping, r);
+        pointers[r] = wi_mapping_segment(buffer->mapping, r);
 
     void *table;
     wharf_status st = device->ops->local_alloc(device, bytes, &table);
@@ -209,10 +199,17 @@ wharf_status wharf_buffer_granularity(const wharf_node *node, wharf_space space,
         space != WHARF_SPACE_HOST)
         st = wi_fail(WHARF_EARG, "use WHARF_SPACE_DEVICE or WHARF_SPACE_HOST",
                      "space is %d", (int)space);
-    if (st == WHARF_OK)
-        *bytes = space == WHARF_SPACE_HOST
-                     ? node->host_way.granularity
-                     : node->device_way[node->device_first].granularity;
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    const wi_way *way = space == WHARF_SPACE_HOST
+                            ? &node->host_way
+                            : &node->device_way[node->device_first];
+    if (!way->ops)
+        return wi_call_end(wi_fail(WHARF_EUNSUPPORTED,
+                                   "see wharf-info for what is possible",
+                                   "no memory of this space can be shared: %s",
+                                   node->host_way.reason));
+    *bytes = way->granularity;
     return wi_call_end(st);
 }
 

@@ -73,15 +73,18 @@ void wi_event_init(wharf_event *event, wharf_node *node, int owner, int slot)
 void wi_event_deactivate(wharf_event *event)
 {
     event->base = __atomic_load_n(&slot_of(event)->issued, __ATOMIC_ACQUIRE);
+    event->complete = 0;
     event->active = false;
 }
 
-static void close_ring(wharf_event *event)
+static void close_ring(wharf_event *event, bool safe)
 {
-    wi_device *device = event->node->device;
+    const wi_device_ops *ops = event->node->device->ops;
     for (int k = 0; k < WI_EVENT_RING; k++) {
-        if (event->device_event[k])
-            device->ops->event_destroy(event->device_event[k]);
+        if (event->device_event[k] && safe)
+            ops->event_destroy(event->device_event[k]);
+        else if (event->device_event[k])
+            ops->event_abandon(event->device_event[k]);
         event->device_event[k] = NULL;
     }
 }
@@ -89,12 +92,13 @@ static void close_ring(wharf_event *event)
 void wi_event_close_import(wharf_event *event)
 {
     if (event->owner != event->node->rank)
-        close_ring(event);
+        close_ring(event, true);
 }
 
-void wi_event_fini(wharf_event *event)
+void wi_event_fini(wharf_event *event, bool safe)
 {
-    close_ring(event);
+    /* An exported event must not go while another process has it open. */
+    close_ring(event, safe);
     /* The next user of the slot starts at zero; nobody looks before the
      * collective call that gives it away, which its last owner enters after
      * this. */
@@ -129,7 +133,7 @@ static wharf_status create_locked(wharf_node *node, int owner,
     int slot;
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
     if (st == WHARF_OK)
-        st = wi_event_slots_take(node, 1, &slot);
+        st = wi_decided_alike(wi_event_slots_take(node, 1, &slot));
     if (st != WHARF_OK) {
         if (event)
             wi_handle_remove(event);
@@ -154,7 +158,7 @@ wharf_status wharf_event_create(wharf_node *node, int owner,
     return wi_node_leave(node, create_locked(node, owner, event));
 }
 
-void wi_event_discard(wharf_event *event)
+void wi_event_discard(wharf_event *event, bool safe)
 {
     wharf_node *node = event->node;
     for (wharf_event **at = &node->events; *at; at = &(*at)->next)
@@ -162,7 +166,7 @@ void wi_event_discard(wharf_event *event)
             *at = event->next;
             break;
         }
-    wi_event_fini(event);
+    wi_event_fini(event, safe);
     wi_event_slots_give(node, event->slot, 1);
     wi_handle_remove(event);
     wi_free(event);
@@ -178,11 +182,14 @@ static wharf_status destroy_locked(wharf_event **out)
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
     if (st == WHARF_EMISMATCH)
         return st;
+    wharf_error cause = *wi_error_record();
     wi_event_close_import(event);
-    if (st == WHARF_OK)
-        st = wi_comm_agree(node->comm, WHARF_OK, deadline);
-    wi_event_discard(event);
+    wharf_status closed = wi_comm_agree(node->comm, WHARF_OK, deadline);
+    wi_event_discard(event, wi_all_came(closed));
     *out = NULL;
+    if (st == WHARF_OK)
+        return closed;
+    *wi_error_record() = cause;
     return st;
 }
 
@@ -248,12 +255,17 @@ static wharf_status record_locked(wharf_event *event, wharf_stream stream,
     wi_device *device = event->node->device;
     wi_event_slot *slot = slot_of(event);
     uint64_t next = __atomic_load_n(&slot->issued, __ATOMIC_RELAXED) + 1;
-    wi_event *ring;
+    wi_event *ring, *last = event->device_event[(next - 1) % WI_EVENT_RING];
     wharf_status st = own_ring_event(event, (int)(next % WI_EVENT_RING), &ring);
+    /* Records complete in the order of their numbers, on several streams too:
+     * a wait may be for a later record than the one that it names. */
+    if (st == WHARF_OK && last && stream != event->last_stream)
+        st = device->ops->event_wait(last, stream);
     if (st == WHARF_OK)
         st = device->ops->event_record(ring, stream);
     if (st != WHARF_OK)
         return st;
+    event->last_stream = stream;
     /* Release: who sees the number sees the handle, and on the host backend
      * all that was written before. */
     __atomic_store_n(&slot->issued, next, __ATOMIC_RELEASE);
@@ -380,15 +392,29 @@ wharf_status wharf_event_wait(wharf_event *event, wharf_stream stream,
 /* ---- Query and synchronize -------------------------------------------------
  */
 
+/* What was once seen complete stays so, also when the ring has moved on. */
+static void note_complete(wharf_event *event, uint64_t number)
+{
+    uint64_t seen = __atomic_load_n(&event->complete, __ATOMIC_RELAXED);
+    while (seen < number &&
+           !__atomic_compare_exchange_n(&event->complete, &seen, number, true,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+}
+
 static wharf_status query_number(wharf_event *event, uint64_t number)
 {
     wi_event *ring;
+    if (__atomic_load_n(&event->complete, __ATOMIC_ACQUIRE) >= number)
+        return WHARF_OK;
     if (issued(event) < number)
         return WHARF_ENOTREADY;
     wharf_status st = ring_event(event, number, &ring);
-    if (st != WHARF_OK)
-        return st;
-    return event->node->device->ops->event_query(ring);
+    if (st == WHARF_OK)
+        st = event->node->device->ops->event_query(ring);
+    if (st == WHARF_OK)
+        note_complete(event, number);
+    return st;
 }
 
 wharf_status wharf_event_query(wharf_event *event, uint64_t number)

@@ -31,6 +31,16 @@ static void mapping_delete(wi_mapping *mapping)
     wi_free(mapping);
 }
 
+void *wi_mapping_segment(const wi_mapping *mapping, int rank)
+{
+    int b = mapping->layout.block_of_rank[rank];
+    if (b < 0)
+        return NULL;
+    size_t within =
+        mapping->layout.offset_of_rank[rank] - mapping->layout.block[b].offset;
+    return (char *)mapping->pointer[b] + within;
+}
+
 static wharf_status mapping_lay_out(wi_mapping *mapping)
 {
     wharf_node *node = mapping->node;
@@ -114,6 +124,8 @@ fail:
 static wharf_status take_events(wi_mapping *mapping)
 {
     wharf_node *node = mapping->node;
+    if (mapping->flags & WI_MAPPING_NO_EVENTS)
+        return WHARF_OK;
     wharf_status st =
         wi_event_slots_take(node, node->size, &mapping->first_slot);
     if (st != WHARF_OK)
@@ -180,9 +192,9 @@ static wharf_status make_once(wharf_node *node, const wi_way *way, int count,
         st = mapping_new(node, way, &attach[i], &mappings[i]);
     st = wi_comm_agree(node->comm, st, deadline);
     for (int i = 0; i < count && st == WHARF_OK; i++) {
-        st = take_events(mappings[i]);
+        st = wi_decided_alike(take_events(mappings[i]));
         if (st == WHARF_OK)
-            st = check_range_wishes(mappings[i]);
+            st = wi_decided_alike(check_range_wishes(mappings[i]));
     }
     for (int i = 0; i < count && st == WHARF_OK; i++)
         st = wi_mapping_reserve(mappings[i], deadline);
@@ -209,6 +221,12 @@ static wharf_status refuse_degraded(const wi_way *way)
                    wharf_handle_kind_name(way->ops->kind), way->reason);
 }
 
+static wharf_status no_way(const char *space, const char *reason)
+{
+    return wi_fail(WHARF_EUNSUPPORTED, "see wharf-info for what is possible",
+                   "memory of %s cannot be shared: %s", space, reason);
+}
+
 static void note_next_way(wharf_node *node, int next)
 {
     wi_way *way = &node->device_way[next];
@@ -227,14 +245,18 @@ static wharf_status make_any_way(wharf_node *node, int count,
                                  wi_deadline deadline)
 {
     bool other_way;
+    if (attach[0].space == WHARF_SPACE_HOST && !node->host_way.ops)
+        return wi_decided_alike(no_way("host space", node->host_way.reason));
     if (attach[0].space == WHARF_SPACE_HOST)
         return make_once(node, &node->host_way, count, attach, mappings,
                          deadline, &other_way);
+    if (node->device_ways == 0)
+        return wi_decided_alike(no_way("device space", node->host_way.reason));
     wharf_status st = WHARF_OK;
     for (int w = node->device_first; w < node->device_ways; w++) {
         const wi_way *way = &node->device_way[w];
         if (way->degraded && node->settings.strict)
-            return refuse_degraded(way);
+            return wi_decided_alike(refuse_degraded(way));
         st =
             make_once(node, way, count, attach, mappings, deadline, &other_way);
         if (st == WHARF_OK && way->degraded)
@@ -310,7 +332,7 @@ static void free_owned(wi_mapping *mapping, bool safe)
     }
     if (mapping->first_slot >= 0) {
         for (int r = 0; r < node->size; r++)
-            wi_event_fini(&mapping->events[r]);
+            wi_event_fini(&mapping->events[r], safe);
         wi_event_slots_give(node, mapping->first_slot, node->size);
     }
     if (mapping->range.base)
@@ -327,7 +349,7 @@ wharf_status wi_mapping_free(wharf_node *node, int count, wi_mapping **mappings,
     for (int i = 0; i < count; i++) {
         if (!mappings[i])
             continue;
-        free_owned(mappings[i], st == WHARF_OK);
+        free_owned(mappings[i], wi_all_came(st));
         mapping_delete(mappings[i]);
         mappings[i] = NULL;
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/sys.h"
 #include "core/core.h"
@@ -342,16 +343,27 @@ wharf_status wi_mapping_share(wharf_node *node, int count,
     if (st != WHARF_OK || s.count == 0)
         goto done;
 
+    int64_t began = wi_now_ns();
     pack(&s);
+    int64_t packed = wi_now_ns();
     note_failure(&s, wi_comm_exchange(node->comm, s.count, s.senders, s.parcels,
                                       take_parcel, &s, deadline));
+    int64_t taken = wi_now_ns();
     if (s.status == WHARF_OK && all_mapped(&s))
         note_failure(&s, check_data(&s));
+    int64_t checked = wi_now_ns();
     if (s.status != WHARF_OK)
         *wi_error_record() = s.record;
     st = wi_comm_agree(node->comm, s.status, deadline);
     if (st == WHARF_OK && finish)
         st = wi_comm_agree(node->comm, finish_owned(&s), deadline);
+    wi_log(WI_LOG_DEBUG,
+           "%d blocks shared in us: own made %lld, others' taken %lld, checked "
+           "%lld, agreed %lld",
+           s.count, (long long)(packed - began) / 1000,
+           (long long)(taken - packed) / 1000,
+           (long long)(checked - taken) / 1000,
+           (long long)(wi_now_ns() - checked) / 1000);
 done:
     share_free(&s);
     return st;

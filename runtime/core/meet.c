@@ -26,6 +26,14 @@ static const char *call_name(uint32_t call)
         return "wharf_pool_trim";
     case WI_CALL_CLOSE:
         return "wharf_node_close";
+    case WI_CALL_NOTIFY_CREATE:
+        return "wharf_notify_create";
+    case WI_CALL_NOTIFY_DESTROY:
+        return "wharf_notify_destroy";
+    case WI_CALL_BARRIER_CREATE:
+        return "wharf_barrier_create";
+    case WI_CALL_BARRIER_DESTROY:
+        return "wharf_barrier_destroy";
     }
     return "an unknown call";
 }
@@ -53,6 +61,19 @@ static wharf_status mismatch(int rank, const wi_meeting *meeting,
     return blame(rank, meeting);
 }
 
+static const char *count_name(uint32_t call)
+{
+    return call == WI_CALL_EVENT_CREATE    ? "owner"
+           : call == WI_CALL_NOTIFY_CREATE ? "waiter"
+                                           : "count";
+}
+
+/* What space and flags are in the call. */
+static bool is_signal(uint32_t call)
+{
+    return call == WI_CALL_NOTIFY_CREATE || call == WI_CALL_BARRIER_CREATE;
+}
+
 static wharf_status compare_one(int rank, const wi_meeting *m,
                                 const wi_meeting *first)
 {
@@ -66,13 +87,15 @@ static wharf_status compare_one(int rank, const wi_meeting *m,
     if (m->serial != first->serial)
         return mismatch(rank, m, "object number", m->serial, first->serial);
     if (m->count != first->count)
-        return mismatch(
-            rank, m, m->call == WI_CALL_EVENT_CREATE ? "owner" : "count",
-            (unsigned long long)m->count, (unsigned long long)first->count);
+        return mismatch(rank, m, count_name(m->call),
+                        (unsigned long long)m->count,
+                        (unsigned long long)first->count);
     if (m->space != first->space)
-        return mismatch(rank, m, "space", m->space, first->space);
+        return mismatch(rank, m, is_signal(m->call) ? "mechanism" : "space",
+                        m->space, first->space);
     if (m->flags != first->flags)
-        return mismatch(rank, m, "flags", m->flags, first->flags);
+        return mismatch(rank, m, is_signal(m->call) ? "capturable" : "flags",
+                        m->flags, first->flags);
     if (strncmp(m->name, first->name, sizeof m->name) != 0) {
         wi_fail(WHARF_EMISMATCH, same_value,
                 "rank %d passed name \"%.31s\", rank 0 passed \"%.31s\"", rank,
@@ -88,6 +111,19 @@ wharf_status wi_meeting_compare(const wi_meeting *all, int size)
     for (int r = 1; r < size && st == WHARF_OK; r++)
         st = compare_one(r, &all[r], &all[0]);
     return st;
+}
+
+wharf_status wi_decided_alike(wharf_status status)
+{
+    if (status != WHARF_OK)
+        wi_error_record()->rank = 0;
+    return status;
+}
+
+bool wi_all_came(wharf_status status)
+{
+    return status != WHARF_ETIMEDOUT && status != WHARF_EMISMATCH &&
+           wharf_status_scope(status) != WHARF_SCOPE_NODE;
 }
 
 wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
