@@ -6,11 +6,15 @@ set -euo pipefail
 
 usage() {
     cat <<'USAGE'
-usage: scripts/bench.sh attach [options]
+usage: scripts/bench.sh attach|sync [options]
 
   attach          attach and detach: Wharf, CUDA IPC by hand, VMM by hand; and
                   copies through Wharf's mapping beside the plain copy engine.
                   Without GPUs: Wharf's host backend alone.
+  sync            hand-over: barrier, notify, event, flags in kernels. Wharf,
+                  NVSHMEM and PyTorch where installed; ranks on two GPUs, two
+                  on one, sixteen on two, without MPS and under an MPS server
+                  of the script's own. --ranks and --sizes do not matter.
 
   --out DIR       where results go; default results/<date>-<machine>
   --ranks N       default 2
@@ -34,7 +38,7 @@ ranks=2 repeat=3 rounds=15 sizes=2m,64m,256m,1g,4g
 
 command=${1:-}
 case $command in
-attach) shift ;;
+attach | sync) shift ;;
 -h | --help) usage && exit 0 ;;
 *) usage >&2 && exit 2 ;;
 esac
@@ -88,6 +92,13 @@ build_peer() {
         >>"$out/build.log" 2>&1 ||
         fail "building $name failed, see $out/build.log"
 }
+
+if [ "$command" = sync ]; then
+    # shellcheck source=scripts/bench/sync.sh
+    . "$root/scripts/bench/sync.sh"
+    sync_main
+    exit "$sync_failed"
+fi
 
 programs=(wharf)
 declare -A run=([wharf]="$build/bin/wharf-bench attach")

@@ -36,10 +36,10 @@ if(WHARF_SANITIZE)
   set(WHARF_TEST_TIMEOUT 240)
   set(_support ${PROJECT_SOURCE_DIR}/tests/support)
   set(WHARF_TEST_ENVIRONMENT
-      "ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:abort_on_error=0"
+      "ASAN_OPTIONS=detect_leaks=1:fast_unwind_on_malloc=0:abort_on_error=0:allocator_may_return_null=1"
       "LSAN_OPTIONS=suppressions=${_support}/lsan.supp:print_suppressions=0"
       "UBSAN_OPTIONS=print_stacktrace=1"
-      "TSAN_OPTIONS=suppressions=${_support}/tsan.supp:ignore_noninstrumented_modules=1:history_size=4"
+      "TSAN_OPTIONS=suppressions=${_support}/tsan.supp:ignore_noninstrumented_modules=1:history_size=4:allocator_may_return_null=1"
   )
 endif()
 

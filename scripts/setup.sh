@@ -1,0 +1,111 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+#
+# Read by demo.sh and test.sh, which start in the repository's root: installs
+# what the build needs if it is missing, configures, builds, launches.
+
+say() {
+    printf '== %s\n' "$*"
+}
+
+stop() {
+    printf '== %s\n' "$*" >&2
+    exit 1
+}
+
+# A command that prints a version "N.M": at least this one?
+version_least() { # WANTED COMMAND...
+    local wanted=$1 found
+    shift
+    found=$("$@" 2>/dev/null | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1)
+    [ -n "$found" ] &&
+        [ "$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ]
+}
+
+has_header() { # HEADER
+    echo "#include <$1>" | cc -E - >/dev/null 2>&1
+}
+
+# What is missing, as Debian and Ubuntu name it. Asks for the thing and not for
+# the package: it may have come another way.
+missing_packages() {
+    local packages=()
+    command -v cc >/dev/null && command -v c++ >/dev/null &&
+        command -v make >/dev/null && has_header stdlib.h ||
+        packages+=(build-essential)
+    version_least 3.22 cmake --version || packages+=(cmake)
+    command -v ninja >/dev/null || packages+=(ninja-build)
+    command -v perl >/dev/null || packages+=(perl)
+    command -v mpirun >/dev/null || packages+=(openmpi-bin)
+    command -v mpicc >/dev/null || packages+=(libopenmpi-dev)
+    command -v pkg-config >/dev/null || packages+=(pkg-config)
+    pkg-config --exists hwloc 2>/dev/null || packages+=(libhwloc-dev)
+    has_header zlib.h || packages+=(zlib1g-dev)
+    [ ${#packages[@]} -eq 0 ] || printf '%s\n' "${packages[@]}"
+}
+
+setup_packages() {
+    local packages root=()
+    mapfile -t packages < <(missing_packages)
+    if [ ${#packages[@]} -eq 0 ]; then
+        say "everything that the build needs is here"
+        return
+    fi
+    command -v apt-get >/dev/null ||
+        stop "please install what these Debian packages hold: ${packages[*]}"
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null ||
+            stop "as root, please run: apt-get install ${packages[*]}"
+        root=(sudo)
+    fi
+    say "installing ${packages[*]}"
+    "${root[@]}" apt-get -q update || say "no fresh package lists, trying anyway"
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+        --no-install-recommends install "${packages[@]}" ||
+        stop "apt-get could not install ${packages[*]}"
+}
+
+# A tree copied or moved together with its build directory.
+forget_foreign_cache() { # DIRECTORY
+    local cache=$1/CMakeCache.txt
+    if [ -e "$cache" ] && ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$cache"; then
+        say "$1 was configured for another place: starting afresh"
+        rm -rf "$cache" "$1/CMakeFiles"
+    fi
+}
+
+setup_configure() { # PRESET DIRECTORY [OPTION...]
+    local preset=$1 directory=$2 generator=()
+    shift 2
+    forget_foreign_cache "$directory"
+    [ -e "$directory/CMakeCache.txt" ] || generator=(-G Ninja)
+    cmake --preset "$preset" -B "$directory" "${generator[@]}" "$@"
+}
+
+setup_build() { # DIRECTORY [TARGET...]
+    local directory=$1
+    shift
+    cmake --build "$directory" --parallel "$(nproc)" ${1:+--target "$@"}
+}
+
+# A GPU with its driver, not just the toolkit.
+gpu_here() {
+    local devices
+    if command -v nvidia-smi >/dev/null; then
+        devices=$(nvidia-smi -L 2>/dev/null) && [ -n "$devices" ]
+    else
+        [ -e /dev/nvidia0 ] && PATH=$PATH:/sbin ldconfig -p | grep -q 'libcuda\.so\.1'
+    fi
+}
+
+# Open MPI wants to be told that more ranks than cores, and root, are meant.
+launch() { # RANKS PROGRAM ARGUMENT...
+    local ranks=$1 flags=()
+    shift
+    if mpirun --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE|PRRTE'; then
+        flags+=(--oversubscribe)
+        [ "$(id -u)" -ne 0 ] || flags+=(--allow-run-as-root)
+    fi
+    say "mpirun -n $ranks ${flags[*]} $*"
+    mpirun -n "$ranks" "${flags[@]}" "$@"
+}

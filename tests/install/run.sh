@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# run.sh STEP SOURCE BUILD SCRATCH CMAKE [LAUNCHER...]: one step of the test of
+# the installed package.
+#   files     installs, compares what is there with files.txt, moves it
+#   cmake     builds the consumer with find_package(Wharf), shared and static
+#   pkgconfig builds it with pkg-config, shared and static
+#   example   builds the examples alone, from a copy outside the repository
+# LIBDIR, BINDIR, VERSION, SOVERSION and CC come from the environment.
+set -eu
+LC_ALL=C
+export LC_ALL
+
+step=$1 source=$2 build=$3 scratch=$4 cmake=$5
+shift 5
+prefix=$scratch/moved
+
+die() {
+    echo "$*" >&2
+    exit 1
+}
+
+# A test of the build's library would prove nothing.
+uses_installed() {
+    ldd "$1" | grep -q "$prefix/.*libwharf\.so" ||
+        die "$1 does not use the installed library: $(ldd "$1")"
+}
+
+step_files() {
+    rm -rf "$scratch"
+    "$cmake" --install "$build" --prefix "$scratch/first" >"$scratch.log"
+    mv "$scratch/first" "$prefix"
+    (cd "$prefix" && find . \( -type f -o -type l \) | sed 's|^\./||' | sort) \
+        >"$scratch/found"
+    sed -e '/^#/d' -e "s|@LIBDIR@|$LIBDIR|" -e "s|@BINDIR@|$BINDIR|" \
+        -e "s|@VERSION@|$VERSION|" -e "s|@SOVERSION@|$SOVERSION|" \
+        -e "s|@CONFIG@|$CONFIG|" \
+        "$source/tests/install/files.txt" | sort >"$scratch/expected"
+    diff -u "$scratch/expected" "$scratch/found" ||
+        die "the installed files are not those of tests/install/files.txt"
+
+    # Nothing in it may point back to where it was built or first installed.
+    if grep -rIl -e "$build" -e "$source" -e "$scratch/first" "$prefix"; then
+        die "these installed files hold paths of the build"
+    fi
+    for binary in "$prefix/$LIBDIR/libwharf.so" "$prefix/$BINDIR"/*; do
+        [ ! -e "$binary" ] || ! readelf -d "$binary" |
+            grep -E 'R(UN)?PATH' | grep -F "$build" ||
+            die "$binary has the build directory in its run path"
+    done
+}
+
+step_cmake() {
+    rm -rf "$scratch/cmake"
+    "$cmake" -S "$source/tests/install/consumer" -B "$scratch/cmake" \
+        -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_C_FLAGS="$CFLAGS"
+    "$cmake" --build "$scratch/cmake"
+    uses_installed "$scratch/cmake/consumer_shared"
+    "$@" "$scratch/cmake/consumer_shared"
+    "$@" "$scratch/cmake/consumer_static"
+}
+
+step_pkgconfig() {
+    for tool in pkg-config mpicc; do
+        command -v "$tool" >/dev/null || {
+            echo "skipped: $tool is needed"
+            exit 77
+        }
+    done
+    PKG_CONFIG_PATH=$prefix/$LIBDIR/pkgconfig
+    export PKG_CONFIG_PATH
+    [ "$(pkg-config --modversion wharf)" = "$VERSION" ] ||
+        die "pkg-config says version $(pkg-config --modversion wharf)"
+    mkdir -p "$scratch/pc"
+    consumer=$source/tests/install/consumer/consumer.c
+    # shellcheck disable=SC2046,SC2086 # flags are words
+    mpicc $CFLAGS $(pkg-config --cflags wharf) "$consumer" \
+        -o "$scratch/pc/shared" $(pkg-config --libs wharf) \
+        -Wl,-rpath,"$(pkg-config --variable=libdir wharf)"
+    uses_installed "$scratch/pc/shared"
+    "$@" "$scratch/pc/shared"
+    # shellcheck disable=SC2046,SC2086
+    mpicc $CFLAGS $(pkg-config --cflags wharf) "$consumer" \
+        -o "$scratch/pc/static" \
+        $(pkg-config --static --libs wharf | sed 's/-lwharf/-l:libwharf.a/')
+    ! ldd "$scratch/pc/static" | grep libwharf ||
+        die "the static consumer needs libwharf.so"
+    "$@" "$scratch/pc/static"
+}
+
+step_example() {
+    rm -rf "$scratch/examples" "$scratch/examples-build"
+    cp -R "$source/mpi_examples" "$scratch/examples"
+    "$cmake" -S "$scratch/examples" -B "$scratch/examples-build" \
+        -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_C_FLAGS="$CFLAGS"
+    "$cmake" --build "$scratch/examples-build" --target 01_hello
+    uses_installed "$scratch/examples-build/01_hello"
+    "$@" "$scratch/examples-build/01_hello"
+}
+
+"step_$step" "$@"
