@@ -66,13 +66,19 @@ typedef struct wharf_node_options {
     wharf_switch pool;         /* WHARF_POOL: keep detached blocks mapped */
     size_t pool_bytes;         /* WHARF_POOL_BYTES: most device bytes that
                                   one GPU's pool keeps, default 1 GiB */
+    wharf_switch bind;         /* WHARF_BIND: bind the calling threads of
+                                  ranks that came unbound to CPUs near their
+                                  GPUs, see wharf_node_open */
+    wharf_switch refuse_bad;   /* WHARF_REFUSE_BAD: WHARF_EDEGRADED for a plan
+                                  with a warning that is bad (topo.h), such as
+                                  a rank on another socket than its GPU */
 } wharf_node_options;
 
 #define WHARF_NODE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(wharf_node_options), WHARF_BACKEND_AUTO, WHARF_PLACEMENT_AUTO,  \
             NULL, 0, WHARF_SWITCH_UNSET, WHARF_SWITCH_UNSET,                   \
-            WHARF_SWITCH_UNSET, 0                                              \
+            WHARF_SWITCH_UNSET, 0, WHARF_SWITCH_UNSET, WHARF_SWITCH_UNSET      \
     }
 
 /* The device of one rank. Set struct_size before the call. */
@@ -101,6 +107,7 @@ typedef struct wharf_link {
     char reason[96]; /* why this path and no faster one */
 } wharf_link;
 
+/* How wharf_node_print writes. */
 typedef enum wharf_format {
     WHARF_FORMAT_TEXT = 0,
     WHARF_FORMAT_JSON = 1
@@ -119,6 +126,18 @@ WHARF_BEGIN_DECLS
  * context on any other GPU. comm is duplicated once, kept as an attribute of
  * comm and freed with it.
  *
+ * GPUs are given out as wharf_plan_make (topo.h) says, from this machine's
+ * topology, the ranks' CPU masks, the GPUs that each rank sees and the links
+ * that the driver tells of. GPUs in compute mode "prohibited" are not given
+ * out; one in mode "exclusive process" serves one rank, unless MPS runs.
+ *
+ * With options.bind on, the calling thread of a rank that may run on every
+ * online CPU is bound to CPUs near its GPU: to a share of its own where several
+ * such ranks want the same CPUs. Threads that are made later inherit that. A
+ * rank that cannot be bound is a warning, never a failure. wharf_node_close
+ * gives the thread its CPUs back, unless it was bound anew in between. Nothing
+ * is bound on the host backend.
+ *
  * @param comm     an intracommunicator; not MPI_COMM_NULL
  * @param options  NULL for defaults; must agree on all ranks, else EMISMATCH
  * @param[out] node the node, to be given to wharf_node_close; untouched on
@@ -126,7 +145,9 @@ WHARF_BEGIN_DECLS
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (MPI not initialised or already
  *         finalised, thread level too low); WHARF_ECONFIG (environment);
  *         WHARF_EMISMATCH; WHARF_ENODEV (backend cuda, a rank has no usable
- *         GPU); WHARF_EDEGRADED (strict); WHARF_ELIMIT; WHARF_ETIMEDOUT;
+ *         GPU; a GPU for one process would have to serve several);
+ *         WHARF_EDEGRADED (strict, refuse_bad); WHARF_ELIMIT;
+ *         WHARF_ETIMEDOUT; WHARF_EPROTOCOL (ranks hold different plans);
  *         WHARF_EOS, WHARF_EDRIVER, WHARF_EMPI, WHARF_ENOMEM; WHARF_EPEER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_open(

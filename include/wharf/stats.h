@@ -16,6 +16,8 @@
     X(live_nodes, "open nodes")                                                \
     X(live_buffers, "attached buffers")                                        \
     X(live_events, "events, those of buffers included")                        \
+    X(live_notifies, "notifies")                                               \
+    X(live_barriers, "stream barriers")                                        \
     X(live_communicators, "MPI communicators made by Wharf and not freed")     \
     X(live_descriptors, "file descriptors held")                               \
     X(live_host_allocations, "blocks of host memory on the heap")              \

@@ -125,7 +125,8 @@ typedef struct wharf_plan_options {
                                 all), an empty list sees none; NULL: all see
                                 all */
     const int32_t *links;    /* gpus x gpus: 0 no peer access, 1 over PCIe,
-                                1 + NVLinks; NULL: what the topology tells */
+                                1 + NVLinks, below 0 unknown; NULL: what the
+                                topology tells */
     const uint32_t *traffic; /* ranks x ranks, any unit: how much the two
                                 exchange; NULL: neighbours in rank order */
     const wharf_gpu *gpu;    /* the driver's devices, instead of the topology's

@@ -7,8 +7,10 @@
 #include "wharf/buffer.h"
 #include "wharf/event.h"
 #include "wharf/node.h"
+#include "wharf/notify.h"
 #include "wharf/stats.h"
 #include "wharf/status.h"
 #include "wharf/topo.h"
+#include "wharf/view.h"
 
 #endif

@@ -31,6 +31,10 @@
       "refuse slower paths instead of taking them with a warning")             \
     X(KEEP_CURRENT, "WHARF_KEEP_CURRENT", BOOL, "0|1", "0",                    \
       "leave the calling thread's current CUDA device as it is")               \
+    X(BIND, "WHARF_BIND", BOOL, "0|1", "0",                                    \
+      "bind ranks that came unbound to CPUs near their GPUs")                  \
+    X(REFUSE_BAD, "WHARF_REFUSE_BAD", BOOL, "0|1", "0",                        \
+      "refuse a plan in which a rank is far from its GPU, or the like")        \
     X(POOL, "WHARF_POOL", BOOL, "0|1", "1",                                    \
       "keep detached blocks mapped for the next attach of the same shape")     \
     X(POOL_BYTES, "WHARF_POOL_BYTES", SIZE, "0..1125899906842624", "1g",       \
@@ -39,6 +43,8 @@
       "kind of CUDA handle that carries device memory")                        \
     X(CHUNK_BYTES, "WHARF_CHUNK_BYTES", SIZE, "0..1125899906842624", "0",      \
       "size of physical chunks; 0: by measured cost")                          \
+    X(MECHANISM, "WHARF_MECHANISM", CHOICE, "auto|kernel|mem-ops|hybrid",      \
+      "auto", "how notifies and barriers signal on GPUs")                      \
     X(CUDA_DRIVER, "WHARF_CUDA_DRIVER", TEXT, "path", "",                      \
       "driver library to load instead of libcuda.so.1")                        \
     X(LOG, "WHARF_LOG", CHOICE, "none|error|warn|info|debug", "warn",          \

@@ -11,7 +11,9 @@
 typedef enum wi_handle_type {
     WI_HANDLE_NODE = 1,
     WI_HANDLE_BUFFER = 2,
-    WI_HANDLE_EVENT = 3
+    WI_HANDLE_EVENT = 3,
+    WI_HANDLE_NOTIFY = 4,
+    WI_HANDLE_BARRIER = 5
 } wi_handle_type;
 
 wharf_status wi_handle_add(const void *object, wi_handle_type type);

@@ -7,6 +7,7 @@
 #include "base/versioned.h"
 #include "core/core.h"
 #include "core/mapping.h"
+#include "wharf/view.h"
 
 static wharf_status check_rank(const wharf_node *node, int rank)
 {
@@ -155,6 +156,18 @@ static wharf_status make_table(wharf_buffer *buffer)
     return WHARF_OK;
 }
 
+static wharf_status get_table(wharf_buffer *buffer, void *const **table)
+{
+    wharf_status st = WHARF_OK;
+    pthread_mutex_lock(&buffer->lock);
+    if (!buffer->table)
+        st = make_table(buffer);
+    if (st == WHARF_OK)
+        *table = buffer->table;
+    pthread_mutex_unlock(&buffer->lock);
+    return st;
+}
+
 wharf_status wharf_buffer_pointer_table(wharf_buffer *buffer,
                                         void *const **table)
 {
@@ -162,15 +175,32 @@ wharf_status wharf_buffer_pointer_table(wharf_buffer *buffer,
     if (st == WHARF_OK && !table)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "table is NULL");
+    if (st == WHARF_OK)
+        st = get_table(buffer, table);
+    return wi_call_end(st);
+}
+
+wharf_status wharf_buffer_device(wharf_buffer *buffer,
+                                 wharf_segments_view *view)
+{
+    wharf_status st = enter(__func__, buffer);
+    if (st == WHARF_OK && !view)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "view is NULL");
+    if (st == WHARF_OK && buffer->node->backend == WHARF_BACKEND_HOST)
+        st = wi_fail(WHARF_EUNSUPPORTED, "use wharf_buffer_segment",
+                     "the host backend has no kernels");
+    void *const *table;
+    if (st == WHARF_OK)
+        st = get_table(buffer, &table);
     if (st != WHARF_OK)
         return wi_call_end(st);
-    pthread_mutex_lock(&buffer->lock);
-    if (!buffer->table)
-        st = make_table(buffer);
-    if (st == WHARF_OK)
-        *table = buffer->table;
-    pthread_mutex_unlock(&buffer->lock);
-    return wi_call_end(st);
+    *view = (wharf_segments_view){
+        .segments = table,
+        .ranks = buffer->node->size,
+        .rank = buffer->node->rank,
+    };
+    return wi_call_end(WHARF_OK);
 }
 
 wharf_status wharf_buffer_event(const wharf_buffer *buffer, int rank,

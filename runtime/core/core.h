@@ -24,6 +24,7 @@
 #include "wharf/buffer.h"
 #include "wharf/event.h"
 #include "wharf/node.h"
+#include "wharf/notify.h"
 
 /* ---- Node -------------------------------------------------------------- */
 
@@ -35,10 +36,13 @@ typedef struct wi_node_settings {
     int64_t timeout_ms;
     int64_t strict;
     int64_t keep_current;
+    int64_t bind;
+    int64_t refuse_bad;
     int64_t pool;
     int64_t pool_bytes;
     int64_t handle; /* 0 auto, 1 vmm, 2 ipc */
     int64_t chunk_bytes;
+    int64_t mechanism; /* wharf_mechanism */
     char device_map[256];
 } wi_node_settings;
 
@@ -61,6 +65,10 @@ typedef struct wi_way {
 #define WI_WAYS 3
 
 typedef struct wi_mapping wi_mapping;
+typedef struct wi_pad_page wi_pad_page;
+
+/* Most internal mappings for signals (core/signal.h) of one node. */
+#define WI_PAD_PAGES 64
 
 struct wharf_node {
     wi_comm *comm;
@@ -74,6 +82,7 @@ struct wharf_node {
     wi_gpu *gpu;         /* gpus of them */
     wi_peer *peers;      /* gpus * gpus: row reaches column */
     int *gpu_of_rank;    /* -1 on the host backend */
+    wi_topo_bound bound; /* what the setting `bind` changed */
     wi_topo_line *lines; /* size of them */
     wi_way device_way[WI_WAYS];
     int device_ways;  /* how many are possible */
@@ -84,8 +93,13 @@ struct wharf_node {
     wharf_buffer *buffers;
     wharf_event *events; /* made by wharf_event_create */
     wi_mapping *pool;    /* newest first */
-    uint8_t *slot_used;  /* WHARF_MAX_EVENTS flags */
-    int slots_from;      /* every slot below is in use */
+    wharf_notify *notifies;
+    wharf_barrier *barriers;
+    wi_pad_page *pads[WI_PAD_PAGES];
+    int pad_pages;
+    bool slow_told;     /* a slow mechanism was warned of */
+    uint8_t *slot_used; /* WHARF_MAX_EVENTS flags */
+    int slots_from;     /* every slot below is in use */
     uint32_t buffer_count;
 };
 
@@ -104,9 +118,9 @@ wharf_status wi_node_local(const char *call, const wharf_node *node);
 /* Deadline of a collective that starts now. */
 wi_deadline wi_node_deadline(const wharf_node *node);
 
-/* Fills backend, devices, plan, links and ways of a node whose comm is open. */
+/* Fills backend, devices, plan, links; then the ways, of a node whose comm is
+ * open. */
 wharf_status wi_node_place(wharf_node *node, wi_deadline deadline);
-wharf_status wi_node_find_links(wharf_node *node, wi_deadline deadline);
 wharf_status wi_node_find_ways(wharf_node *node, wi_deadline deadline);
 void wi_node_unplace(wharf_node *node);
 
@@ -121,7 +135,11 @@ typedef enum wi_call {
     WI_CALL_EVENT_CREATE = 3,
     WI_CALL_EVENT_DESTROY = 4,
     WI_CALL_POOL_TRIM = 5,
-    WI_CALL_CLOSE = 6
+    WI_CALL_CLOSE = 6,
+    WI_CALL_NOTIFY_CREATE = 7,
+    WI_CALL_NOTIFY_DESTROY = 8,
+    WI_CALL_BARRIER_CREATE = 9,
+    WI_CALL_BARRIER_DESTROY = 10
 } wi_call;
 
 /* One rank's arguments. Of fixed size, so that ranks which entered different
@@ -130,9 +148,10 @@ typedef struct wi_meeting {
     uint32_t call;
     int32_t status;  /* of this rank's own checks */
     uint64_t serial; /* of the object, where there is one */
-    int32_t count;   /* buffers to attach, or owner of an event */
-    uint32_t flags;
-    uint32_t space;
+    int32_t count;   /* buffers to attach, owner of an event, waiter of a
+                        notify, members of a barrier */
+    uint32_t flags;  /* of a signal: capturable */
+    uint32_t space;  /* of a signal: mechanism */
     uint32_t pad;
     uint64_t size; /* the only field that may differ */
     char name[32];
@@ -145,6 +164,14 @@ typedef struct wi_meeting {
  */
 wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
                           wi_meeting *all, wi_deadline deadline);
+
+/* For a failure that every rank finds by itself from agreed data: one record
+ * everywhere, that of rank 0. Returns status. */
+wharf_status wi_decided_alike(wharf_status status);
+
+/* Did every rank take part in the round that ended with status? Then what each
+ * did before it is done everywhere. */
+bool wi_all_came(wharf_status status);
 
 /* Only the comparison, of arguments with those of rank 0. */
 wharf_status wi_meeting_compare(const wi_meeting *all, int size);
@@ -168,9 +195,11 @@ struct wharf_event {
     uint64_t serial; /* 0: belongs to a buffer */
     int owner;
     int slot;
-    bool active;          /* false while its mapping sleeps in the pool */
-    uint64_t base;        /* slot->issued when it last became active */
-    pthread_mutex_t lock; /* guards device_event, and records */
+    bool active;              /* false while its mapping sleeps in the pool */
+    uint64_t base;            /* slot->issued when it last became active */
+    uint64_t complete;        /* highest number seen complete here; atomic */
+    pthread_mutex_t lock;     /* guards what follows, and records */
+    wharf_stream last_stream; /* owner: of the last record */
     wi_event *device_event[WI_EVENT_RING];
     wharf_event *next;
 };
@@ -183,11 +212,13 @@ void wi_event_init(wharf_event *event, wharf_node *node, int owner, int slot);
 /* After the meeting of a detach: the event sleeps with its mapping. */
 void wi_event_deactivate(wharf_event *event);
 /* Closes what was opened (importers), or created (the owner, who also clears
- * the slot): importers first, an agreement, then the owner. */
+ * the slot): importers first, an agreement, then the owner. `safe`: all have
+ * closed theirs; otherwise the owner's driver events are left to the end of
+ * the process. */
 void wi_event_close_import(wharf_event *event);
-void wi_event_fini(wharf_event *event);
+void wi_event_fini(wharf_event *event, bool safe);
 /* Unlinks, finishes and frees an event made by wharf_event_create. */
-void wi_event_discard(wharf_event *event);
+void wi_event_discard(wharf_event *event, bool safe);
 
 /* ---- Mappings and buffers ---------------------------------------------- */
 
@@ -222,6 +253,13 @@ struct wharf_buffer {
     void **table;
     wharf_buffer *next;
 };
+
+/* Where a rank's segment is mapped here; NULL if it is empty. */
+void *wi_mapping_segment(const wi_mapping *mapping, int rank);
+
+/* A flag beyond those of wharf_buffer_options: memory of the library's own,
+ * whose segments have no events. */
+#define WI_MAPPING_NO_EVENTS 0x80000000u
 
 /* Unlinks a buffer from its node and frees the object, not its mapping. */
 void wi_buffer_discard(wharf_buffer *buffer);

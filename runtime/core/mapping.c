@@ -188,6 +188,7 @@ static wharf_status make_once(wharf_node *node, const wi_way *way, int count,
 {
     *other_way = false;
     wharf_status st = WHARF_OK;
+    int64_t began = wi_now_ns();
     for (int i = 0; i < count && st == WHARF_OK; i++)
         st = mapping_new(node, way, &attach[i], &mappings[i]);
     st = wi_comm_agree(node->comm, st, deadline);
@@ -196,8 +197,12 @@ static wharf_status make_once(wharf_node *node, const wi_way *way, int count,
         if (st == WHARF_OK)
             st = wi_decided_alike(check_range_wishes(mappings[i]));
     }
+    int64_t objects = wi_now_ns();
     for (int i = 0; i < count && st == WHARF_OK; i++)
         st = wi_mapping_reserve(mappings[i], deadline);
+    wi_log(WI_LOG_DEBUG, "%d mappings in us: objects %lld, addresses %lld",
+           count, (long long)(objects - began) / 1000,
+           (long long)(wi_now_ns() - objects) / 1000);
     if (st == WHARF_OK) {
         st = wi_mapping_share(node, count, mappings, deadline);
         *other_way = st == WHARF_EUNSUPPORTED || st == WHARF_EDATA;

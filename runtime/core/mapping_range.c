@@ -5,15 +5,40 @@
 #include "core/core.h"
 #include "core/mapping.h"
 
-/* Ranks propose in turn; what is free in one process is nearly always free in
- * all, so the first proposal is nearly always taken. */
-#define PROPOSALS 4
+/*
+ * First addresses drawn from a window that system and driver leave alone: well
+ * above the heap, well below where libraries and anonymous memory go. What the
+ * system chooses in one process lies among the libraries of the others, whose
+ * places differ by randomisation, so such addresses are tried last; a sanitizer
+ * may allow no others.
+ */
+#define WINDOW_TRIES 4
+#define PROPOSALS 8
+#define WINDOW_BASE (UINT64_C(0x20) << 40)
+#define WINDOW_BYTES (UINT64_C(0x30) << 40)
+#define WINDOW_STEP (UINT64_C(1) << 30)
 
 static wharf_status reserve_here(wi_mapping *mapping, void *wish)
 {
     wharf_node *node = mapping->node;
     return mapping->way->ops->reserve(node->device, wish, mapping->layout.bytes,
                                       &mapping->range);
+}
+
+/* A multiple of WINDOW_STEP, different at every call. */
+static void *window_address(size_t bytes)
+{
+    static uint64_t count;
+    uint64_t steps = WINDOW_BYTES / WINDOW_STEP;
+    uint64_t needed = bytes / WINDOW_STEP + 1;
+    if (needed >= steps)
+        return NULL;
+    uint64_t drawn = (uint64_t)wi_now_ns() ^
+                     __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) *
+                         UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t step =
+        (drawn * UINT64_C(0xbf58476d1ce4e5b9) >> 32) % (steps - needed);
+    return (void *)(uintptr_t)(WINDOW_BASE + step * WINDOW_STEP);
 }
 
 static void unreserve(wi_mapping *mapping)
@@ -25,12 +50,15 @@ static void unreserve(wi_mapping *mapping)
 
 /* Collective. *taken: every rank has the proposer's address; else *refused is
  * the lowest rank that could not take it, and nothing is reserved. */
-static wharf_status propose(wi_mapping *mapping, int proposer,
-                            wi_deadline deadline, bool *taken, int *refused)
+static wharf_status propose(wi_mapping *mapping, int turn, wi_deadline deadline,
+                            bool *taken, int *refused)
 {
     wharf_node *node = mapping->node;
+    int proposer = turn % node->size;
     uint64_t base = 0;
-    if (node->rank == proposer && reserve_here(mapping, NULL) == WHARF_OK)
+    void *wish =
+        turn < WINDOW_TRIES ? window_address(mapping->layout.bytes) : NULL;
+    if (node->rank == proposer && reserve_here(mapping, wish) == WHARF_OK)
         base = (uintptr_t)mapping->range.base;
     wharf_status st =
         wi_comm_bcast(node->comm, proposer, &base, sizeof base, deadline);
@@ -57,12 +85,10 @@ static wharf_status propose(wi_mapping *mapping, int proposer,
 
 static wharf_status reserve_same(wi_mapping *mapping, wi_deadline deadline)
 {
-    wharf_node *node = mapping->node;
     int refused = -1;
     for (int i = 0; i < PROPOSALS; i++) {
         bool taken = false;
-        wharf_status st =
-            propose(mapping, i % node->size, deadline, &taken, &refused);
+        wharf_status st = propose(mapping, i, deadline, &taken, &refused);
         if (st != WHARF_OK)
             return st;
         if (taken) {

@@ -12,6 +12,7 @@
 #include "base/stat.h"
 #include "base/versioned.h"
 #include "core/core.h"
+#include "core/signal.h"
 
 wi_deadline wi_node_deadline(const wharf_node *node)
 {
@@ -49,10 +50,13 @@ static wharf_status read_environment(wi_node_settings *s)
         {WI_SETTING_TIMEOUT_MS, &s->timeout_ms},
         {WI_SETTING_STRICT, &s->strict},
         {WI_SETTING_KEEP_CURRENT, &s->keep_current},
+        {WI_SETTING_BIND, &s->bind},
+        {WI_SETTING_REFUSE_BAD, &s->refuse_bad},
         {WI_SETTING_POOL, &s->pool},
         {WI_SETTING_POOL_BYTES, &s->pool_bytes},
         {WI_SETTING_HANDLE, &s->handle},
         {WI_SETTING_CHUNK_BYTES, &s->chunk_bytes},
+        {WI_SETTING_MECHANISM, &s->mechanism},
     };
     wharf_status st = wi_config_check();
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -90,6 +94,8 @@ static wharf_status check_options(const wharf_node_options *o)
         {"strict", (long)o->strict, WHARF_SWITCH_OFF},
         {"keep_current", (long)o->keep_current, WHARF_SWITCH_OFF},
         {"pool", (long)o->pool, WHARF_SWITCH_OFF},
+        {"bind", (long)o->bind, WHARF_SWITCH_OFF},
+        {"refuse_bad", (long)o->refuse_bad, WHARF_SWITCH_OFF},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].value < 0 || fields[i].value > fields[i].most)
@@ -125,6 +131,8 @@ static wharf_status read_settings(const wharf_node_options *options,
         s->timeout_ms = o->timeout_ms;
     set_switch(&s->strict, o->strict);
     set_switch(&s->keep_current, o->keep_current);
+    set_switch(&s->bind, o->bind);
+    set_switch(&s->refuse_bad, o->refuse_bad);
     set_switch(&s->pool, o->pool);
     if (o->pool_bytes)
         s->pool_bytes = (int64_t)o->pool_bytes;
@@ -158,10 +166,13 @@ static wharf_status compare_settings(const wi_node_settings *all, int size)
             {"placement", b->placement, a->placement},
             {"timeout_ms", b->timeout_ms, a->timeout_ms},
             {"strict", b->strict, a->strict},
+            {"bind", b->bind, a->bind},
+            {"refuse_bad", b->refuse_bad, a->refuse_bad},
             {"pool", b->pool, a->pool},
             {"pool_bytes", b->pool_bytes, a->pool_bytes},
             {"WHARF_HANDLE", b->handle, a->handle},
             {"WHARF_CHUNK_BYTES", b->chunk_bytes, a->chunk_bytes},
+            {"WHARF_MECHANISM", b->mechanism, a->mechanism},
         };
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
             if (fields[i].has != fields[i].first)
@@ -207,7 +218,7 @@ static wharf_status node_fill(wharf_node *node)
         return WHARF_ENOMEM;
     for (int r = 0; r < node->size; r++)
         node->gpu_of_rank[r] = -1;
-    return wi_handle_add(node, WI_HANDLE_NODE);
+    return WHARF_OK;
 }
 
 static void node_delete(wharf_node *node)
@@ -235,8 +246,6 @@ static wharf_status open_connected(wharf_node *node, wi_deadline deadline)
     if (st == WHARF_OK)
         st = wi_node_place(node, deadline);
     if (st == WHARF_OK)
-        st = wi_node_find_links(node, deadline);
-    if (st == WHARF_OK)
         st = wi_node_find_ways(node, deadline);
     if (st != WHARF_OK)
         return st;
@@ -261,7 +270,7 @@ static wharf_status prepare(const wharf_node_options *options,
         return st;
     (*node)->settings = *settings;
     pthread_mutex_init(&(*node)->collective, NULL);
-    return WHARF_OK;
+    return wi_handle_add(*node, WI_HANDLE_NODE);
 }
 
 static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
@@ -274,6 +283,11 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
     /* A rank that failed alone still comes to the first agreement. */
     wharf_status own = prepare(options, out, &settings, &node);
     wharf_error own_record = *wi_error_record();
+    if (own == WHARF_ESTATE) {
+        /* A forked child: MPI calls of its own would ruin the parent's. */
+        node_delete(node);
+        return own;
+    }
     wi_deadline deadline = wi_deadline_in_ms(settings.timeout_ms);
     size_t shared = (size_t)WHARF_MAX_EVENTS * sizeof(wi_event_slot);
     wharf_status st = wi_comm_open(user, shared, deadline, &comm);
@@ -351,12 +365,12 @@ static void release_events(wharf_node *node, wi_deadline deadline)
         return;
     for (wharf_event *e = node->events; e; e = e->next)
         wi_event_close_import(e);
-    wharf_ignore(wi_comm_agree(node->comm, WHARF_OK, deadline));
+    wharf_status closed = wi_comm_agree(node->comm, WHARF_OK, deadline);
     while (node->events) {
         wi_log(WI_LOG_WARN,
                "event %llu was still there when its node was closed",
                (unsigned long long)node->events->serial);
-        wi_event_discard(node->events);
+        wi_event_discard(node->events, wi_all_came(closed));
     }
 }
 
@@ -368,13 +382,16 @@ static wharf_status close_node(wharf_node *node)
 
     /* Work that still uses the buffers ends first; a ruined context has none.
      */
-    wharf_ignore(node->device->ops->quiesce(node->device));
+    wharf_ignore(wi_signal_quiesce(node));
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
     if (st == WHARF_EMISMATCH)
         return st;
     wharf_error cause = *wi_error_record();
+    wi_notify_close_all(node);
+    wi_barrier_close_all(node);
     release_events(node, deadline);
     release_mappings(node, deadline);
+    wi_pad_close(node, deadline);
     wi_node_unplace(node);
     wharf_status closed = wi_comm_close(&node->comm, deadline);
     pthread_mutex_unlock(&node->collective);

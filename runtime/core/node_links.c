@@ -15,35 +15,6 @@
 /* ---- Links
  * ---------------------------------------------------------------------- */
 
-/* Collective: each rank asks for its own GPU; the owners' answers count. */
-wharf_status wi_node_find_links(wharf_node *node, wi_deadline deadline)
-{
-    size_t gpus = (size_t)node->gpus;
-    if (gpus == 0)
-        return WHARF_OK;
-    wi_peer *row = wi_calloc(gpus, sizeof *row);
-    wi_peer *rows = wi_calloc((size_t)node->size * gpus, sizeof *rows);
-    node->peers = wi_calloc(gpus * gpus, sizeof *node->peers);
-    wharf_status st = row && rows && node->peers ? WHARF_OK : WHARF_ENOMEM;
-    st = wi_comm_agree(node->comm, st, deadline);
-    if (st != WHARF_OK)
-        goto done;
-    int own = node->gpu_of_rank[node->rank];
-    for (int g = 0; g < node->gpus; g++)
-        if (g != own)
-            node->device->ops->peer(node->device, &node->gpu[g].desc, &row[g]);
-    st = wi_comm_allgather(node->comm, row, gpus * sizeof *row, rows, deadline);
-    if (st == WHARF_OK)
-        for (size_t g = 0; g < gpus; g++)
-            memcpy(node->peers + g * gpus,
-                   rows + (size_t)node->gpu[g].owner * gpus,
-                   gpus * sizeof *rows);
-done:
-    wi_free(row);
-    wi_free(rows);
-    return st;
-}
-
 static void say(char reason[96], const char *text)
 {
     snprintf(reason, 96, "%.95s", text);
@@ -208,14 +179,15 @@ wharf_status wi_node_find_ways(wharf_node *node, wi_deadline deadline)
     wharf_status st = ability_agree(node, WHARF_HANDLE_MEMFD, &host, deadline);
     if (st != WHARF_OK)
         return st;
-    if (host.granularity == 0)
-        return wi_fail(WHARF_EUNSUPPORTED, NULL,
-                       "host memory cannot be shared: %s", host.reason);
     bool cuda = node->backend == WHARF_BACKEND_CUDA;
     if (cuda) {
         st = find_cuda_ways(node, why_not, deadline);
         if (st != WHARF_OK)
             return st;
+    }
+    if (host.granularity == 0) {
+        say(node->host_way.reason, host.reason);
+        return WHARF_OK;
     }
     /* Device space on the host backend is what was asked for; on the cuda
      * backend it is the slower path. */

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/handles.h"
 #include "base/mem.h"
-#include "core/core.h"
+#include "core/node_print.h"
 #include "wharf/node.h"
 
 /* Beyond this many ranks the matrix of pairs is wider than a screen; the
@@ -24,9 +24,16 @@
 #define PAIRS_NAMED 6
 #define LINK_GROUPS 64
 
-/* Pairs of ranks whose link is the same in path, NVLinks and reason. */
-struct link_group {
+/* How one rank reaches another and signals to it. */
+struct pair {
     wharf_link link;
+    wharf_mechanism mechanism;
+    char why[96]; /* of the mechanism */
+};
+
+/* Pairs of ranks that are the same in all of this. */
+struct link_group {
+    struct pair pair;
     int pairs;
     int from[PAIRS_NAMED];
     int to[PAIRS_NAMED];
@@ -52,6 +59,16 @@ static wharf_status get_link(const wharf_node *node, int a, int b,
     memset(link, 0, sizeof *link);
     link->struct_size = sizeof *link;
     return wharf_node_link(node, a, b, link);
+}
+
+static wharf_status get_pair(const wharf_node *node, int a, int b,
+                             struct pair *pair)
+{
+    wharf_status st = get_link(node, a, b, &pair->link);
+
+    if (st == WHARF_OK)
+        st = wharf_node_mechanism(node, a, b, &pair->mechanism, pair->why);
+    return st;
 }
 
 /* A kind of handle, as far as this rank's device goes. */
@@ -120,15 +137,17 @@ static wharf_status json_links(const wharf_node *node, FILE *file, int rank)
 
     fputs(", \"links\": [", file);
     for (int to = 0; to < size; to++) {
-        wharf_link link;
-        wharf_status st = get_link(node, rank, to, &link);
+        struct pair pair;
+        wharf_status st = get_pair(node, rank, to, &pair);
 
         if (st != WHARF_OK)
             return st;
         fprintf(file, "%s\n      {\"to\": %d, \"path\": \"%s\", ",
-                to == 0 ? "" : ",", to, wharf_path_name(link.path));
-        fprintf(file, "\"nvlinks\": %d", link.nvlinks);
-        json_text(file, "reason", link.reason);
+                to == 0 ? "" : ",", to, wharf_path_name(pair.link.path));
+        fprintf(file, "\"nvlinks\": %d", pair.link.nvlinks);
+        json_text(file, "reason", pair.link.reason);
+        json_text(file, "mechanism", wharf_mechanism_name(pair.mechanism));
+        json_text(file, "mechanism_reason", pair.why);
         fputc('}', file);
     }
     fputs("]", file);
@@ -215,7 +234,9 @@ static wharf_status print_json(const wharf_node *node, FILE *file)
             return st;
         fprintf(file, "%s%d", gpu == 0 ? "" : ", ", owner);
     }
-    fputs("],\n  \"ranks\": [", file);
+    fputc(']', file);
+    wi_print_gpus_json(node, file);
+    fputs(",\n  \"ranks\": [", file);
     for (int rank = 0; rank < wharf_node_size(node); rank++) {
         wharf_status st = json_rank(node, file, rank);
 
@@ -262,18 +283,21 @@ static wharf_status text_ranks(const wharf_node *node, FILE *file)
     return WHARF_OK;
 }
 
+static bool pair_equal(const struct pair *a, const struct pair *b)
+{
+    return a->link.path == b->link.path && a->link.nvlinks == b->link.nvlinks &&
+           strcmp(a->link.reason, b->link.reason) == 0 &&
+           a->mechanism == b->mechanism && strcmp(a->why, b->why) == 0;
+}
+
 static void link_groups_add(struct link_groups *all, int from, int to,
-                            const wharf_link *link)
+                            const struct pair *pair)
 {
     int i;
 
-    for (i = 0; i < all->count; i++) {
-        const wharf_link *other = &all->group[i].link;
-
-        if (other->path == link->path && other->nvlinks == link->nvlinks &&
-            strcmp(other->reason, link->reason) == 0)
+    for (i = 0; i < all->count; i++)
+        if (pair_equal(&all->group[i].pair, pair))
             break;
-    }
     if (i == LINK_GROUPS) {
         all->others++;
         return;
@@ -282,7 +306,7 @@ static void link_groups_add(struct link_groups *all, int from, int to,
 
     if (i == all->count) {
         all->count++;
-        group->link = *link;
+        group->pair = *pair;
     }
     if (group->pairs < PAIRS_NAMED) {
         group->from[group->pairs] = from;
@@ -298,15 +322,15 @@ static wharf_status link_groups_fill(const wharf_node *node,
 
     for (int from = 0; from < size; from++) {
         for (int to = 0; to < size; to++) {
-            wharf_link link;
+            struct pair pair;
             wharf_status st;
 
             if (from == to)
                 continue;
-            st = get_link(node, from, to, &link);
+            st = get_pair(node, from, to, &pair);
             if (st != WHARF_OK)
                 return st;
-            link_groups_add(all, from, to, &link);
+            link_groups_add(all, from, to, &pair);
         }
     }
     return WHARF_OK;
@@ -316,18 +340,21 @@ static void link_groups_print(const struct link_groups *all, FILE *file)
 {
     for (int i = 0; i < all->count; i++) {
         const struct link_group *group = &all->group[i];
+        const wharf_link *link = &group->pair.link;
         int named = group->pairs < PAIRS_NAMED ? group->pairs : PAIRS_NAMED;
 
-        fprintf(file, "%s", wharf_path_name(group->link.path));
-        if (group->link.nvlinks > 0)
-            fprintf(file, " (%d links)", group->link.nvlinks);
+        fprintf(file, "%s", wharf_path_name(link->path));
+        if (link->nvlinks > 0)
+            fprintf(file, " (%d links)", link->nvlinks);
         fputs(":", file);
         for (int k = 0; k < named; k++)
             fprintf(file, " %d>%d", group->from[k], group->to[k]);
         if (group->pairs > named)
             fprintf(file, " and %d more pairs", group->pairs - named);
-        fprintf(file, "%s%s\n", group->link.reason[0] == '\0' ? "" : "\n    ",
-                group->link.reason);
+        fprintf(file, "%s%s\n", link->reason[0] == '\0' ? "" : "\n    ",
+                link->reason);
+        fprintf(file, "    signals by %s: %s\n",
+                wharf_mechanism_name(group->pair.mechanism), group->pair.why);
     }
     if (all->others > 0)
         fprintf(file, "and %d pairs of other kinds\n", all->others);
@@ -426,6 +453,7 @@ static wharf_status print_text(const wharf_node *node, FILE *file)
     if (wi_comm_remark(node->comm)[0] != '\0')
         fprintf(file, "%s\n", wi_comm_remark(node->comm));
     st = text_ranks(node, file);
+    wi_print_gpus_text(node, file);
     if (st == WHARF_OK)
         st = text_links(node, file);
     if (st != WHARF_OK)

@@ -173,6 +173,7 @@ static void cuda_close(wi_device *device)
     if (!cuda)
         return;
     wi_cuda_enter_back(cuda, &visit);
+    wi_cuda_kernels_unload(cuda);
     WI_CU_BACK(cuMemFreeHost, (cuda->words));
     WI_CU_BACK(cuStreamDestroy, (cuda->stream));
     wi_cuda_leave(&visit);
@@ -386,6 +387,11 @@ static const wi_memory_ops *cuda_memory(wi_device *device,
     return NULL;
 }
 
+static wharf_stream cuda_own_stream(wi_device *device)
+{
+    return wi_cuda_of(device)->stream;
+}
+
 const wi_device_ops wi_device_cuda = {
     .name = "cuda",
     .enumerate = wi_cuda_enumerate,
@@ -393,7 +399,7 @@ const wi_device_ops wi_device_cuda = {
     .close = cuda_close,
     .make_current = cuda_make_current,
     .health = cuda_health,
-    .peer = wi_cuda_peer,
+    .link = wi_cuda_link,
     .memory = cuda_memory,
     .write = cuda_write,
     .read_words = cuda_read_words,
@@ -409,4 +415,11 @@ const wi_device_ops wi_device_cuda = {
     .event_wait = wi_cuda_event_wait,
     .event_query = wi_cuda_event_query,
     .event_destroy = wi_cuda_event_destroy,
+    .event_abandon = wi_cuda_event_abandon,
+    .sync_prepare = wi_cuda_sync_prepare,
+    .sync = wi_cuda_sync,
+    .own_stream = cuda_own_stream,
+    .capturing = wi_cuda_capturing,
+    .report_alloc = wi_cuda_report_alloc,
+    .report_free = wi_cuda_report_free,
 };

@@ -25,6 +25,10 @@ typedef struct wi_cuda {
     bool read_only_host;  /* can page-lock what it may only read */
     bool ipc_tried;       /* under the lock: whether ipc_refused is known */
     int ipc_refused;      /* 0, or why legacy handles cannot be made */
+    CUlibrary kernels;    /* under the lock; NULL until they are loaded */
+    CUkernel sync4;       /* set before kernels_ready, constant after */
+    CUkernel sync64;
+    int kernels_ready; /* atomic */
 } wi_cuda;
 
 static inline wi_cuda *wi_cuda_of(wi_device *device)
@@ -64,7 +68,7 @@ void wi_cuda_leave(const wi_cuda_visit *visit);
 
 /* cuda_enumerate.c */
 wharf_status wi_cuda_enumerate(wi_device_desc *devices, int most, int *count);
-void wi_cuda_peer(wi_device *device, const wi_device_desc *other,
+void wi_cuda_link(const wi_device_desc *from, const wi_device_desc *to,
                   wi_peer *peer);
 /* 0 for an attribute that this driver does not know. */
 wharf_status wi_cuda_attribute(CUdevice device, CUdevice_attribute which,
@@ -81,6 +85,24 @@ wharf_status wi_cuda_event_record(wi_event *event, wharf_stream stream);
 wharf_status wi_cuda_event_wait(wi_event *event, wharf_stream stream);
 wharf_status wi_cuda_event_query(wi_event *event);
 void wi_cuda_event_destroy(wi_event *event);
+void wi_cuda_event_abandon(wi_event *event);
+
+/* The legacy default stream is never captured, so it is not asked. The device's
+ * context is current. */
+wharf_status wi_cuda_stream_captures(CUstream stream, bool *captures);
+
+/* cuda_sync.c */
+wharf_status wi_cuda_sync_prepare(wi_device *device, wi_sync_how how);
+wharf_status wi_cuda_sync(wi_device *device, wharf_stream stream,
+                          wi_sync_how how, const wi_sync_step *steps, int count,
+                          uint64_t timeout_ns, uint32_t *report);
+wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
+                               bool *capturing);
+wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
+                                  uint32_t **report);
+void wi_cuda_report_free(wi_device *device, uint32_t *report);
+/* Unloads what sync has loaded; between wi_cuda_enter_back and leave. */
+void wi_cuda_kernels_unload(wi_cuda *cuda);
 
 /* cuda_ipc.c: can legacy handles be made here? No attribute tells, so this
  * tries, once. */

@@ -172,8 +172,8 @@ wharf_status wi_cuda_enumerate(wi_device_desc *devices, int most, int *count)
     return status;
 }
 
-/* The other device as this process sees it; false if it does not. */
-static bool device_find(const wi_device_desc *other, CUdevice *device)
+/* A device as this process sees it; false if it does not. */
+static bool device_find(const wi_device_desc *desc, CUdevice *device)
 {
     int count = 0;
 
@@ -185,7 +185,7 @@ static bool device_find(const wi_device_desc *other, CUdevice *device)
 
         if (WI_CU_CODE(cuDeviceGet, (&candidate, i)) == CUDA_SUCCESS &&
             WI_CU_CODE(cuDeviceGetUuid, (&uuid, candidate)) == CUDA_SUCCESS &&
-            memcmp(uuid.bytes, other->uuid, sizeof other->uuid) == 0) {
+            memcmp(uuid.bytes, desc->uuid, sizeof desc->uuid) == 0) {
             *device = candidate;
             return true;
         }
@@ -193,18 +193,19 @@ static bool device_find(const wi_device_desc *other, CUdevice *device)
     return false;
 }
 
-static void peer_set(wi_peer *peer, bool reachable, const char *reason)
+static void link_set(wi_peer *peer, bool reachable, const char *reason)
 {
     peer->reachable = reachable;
+    peer->known = true;
     wi_reason_set(peer->reason, reason);
 }
 
 /* Both devices are visible: the driver knows. A question that it does not
  * answer is left to the attach, which tries. */
-static void peer_ask(const wi_cuda *cuda, CUdevice other, wi_peer *peer)
+static void link_ask(CUdevice from, CUdevice to, wi_peer *peer)
 {
     int can = 0, atomics = 0;
-    int code = WI_CU_CODE(cuDeviceCanAccessPeer, (&can, cuda->device, other));
+    int code = WI_CU_CODE(cuDeviceCanAccessPeer, (&can, from, to));
 
     if (code != CUDA_SUCCESS) {
         char text[64];
@@ -217,48 +218,50 @@ static void peer_ask(const wi_cuda *cuda, CUdevice other, wi_peer *peer)
     }
     if (!can) {
         peer->nvlinks = 0;
-        peer_set(peer, false, "the driver offers no peer access");
+        link_set(peer, false, "the driver offers no peer access");
         return;
     }
-    code =
-        WI_CU_CODE(cuDeviceGetP2PAttribute,
-                   (&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-                    cuda->device, other));
+    code = WI_CU_CODE(
+        cuDeviceGetP2PAttribute,
+        (&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to));
     peer->nvlink = peer->nvlinks > 0 || (code == CUDA_SUCCESS && atomics);
-    peer->reachable = true;
+    link_set(peer, true,
+             peer->nvlink ? "peer access with native atomics: NVLink"
+                          : "peer access without native atomics: PCIe");
     if (peer->nvlinks > 0)
         snprintf(peer->reason, sizeof peer->reason,
                  "peer access over %d NVLinks", peer->nvlinks);
-    else
-        peer_set(peer, true,
-                 peer->nvlink ? "peer access with native atomics: NVLink"
-                              : "peer access without native atomics: PCIe");
 }
 
-void wi_cuda_peer(wi_device *device, const wi_device_desc *other, wi_peer *peer)
+void wi_cuda_link(const wi_device_desc *from, const wi_device_desc *to,
+                  wi_peer *peer)
 {
-    const wi_cuda *cuda = wi_cuda_of(device);
-    const wi_device_desc *self = &device->desc;
-    CUdevice found = -1;
+    CUdevice a = -1, b = -1;
 
     memset(peer, 0, sizeof *peer);
-    if (memcmp(self->uuid, other->uuid, sizeof self->uuid) == 0) {
-        peer_set(peer, true, "the same GPU");
+    if (memcmp(from->uuid, to->uuid, sizeof from->uuid) == 0) {
+        link_set(peer, true, "the same GPU");
         return;
     }
-    if (self->mig || other->mig) {
-        peer_set(peer, false, "MIG instances have no peer access");
+    if (from->mig || to->mig) {
+        link_set(peer, false, "MIG instances have no peer access");
         return;
     }
     if (wi_driver_check() != WHARF_OK) {
-        peer_set(peer, false, "forked child");
+        link_set(peer, false, "forked child");
         return;
     }
-    peer->nvlinks = wi_nvml_links(self->uuid, other->pci);
-    if (device_find(other, &found)) {
-        peer_ask(cuda, found, peer);
+    /* NVML does not look at CUDA_VISIBLE_DEVICES. */
+    peer->nvlinks = wi_nvml_links(from->uuid, to->pci);
+    if (device_find(from, &a) && device_find(to, &b)) {
+        link_ask(a, b, peer);
         return;
     }
     peer->nvlink = peer->nvlinks > 0;
-    peer_set(peer, true, "not known, tried: the other GPU is not visible here");
+    peer->reachable = true;
+    wi_reason_set(peer->reason,
+                  peer->nvlink ? "not known, tried: NVLinks, but one of the "
+                                 "GPUs is not visible here"
+                               : "not known, tried: one of the GPUs is not "
+                                 "visible here");
 }

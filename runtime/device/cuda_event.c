@@ -169,10 +169,9 @@ undo_new:
 /*
  * Is the stream being captured into a graph? Then an interprocess event needs
  * the external flags: it becomes a node of the graph that acts on the event at
- * each launch, instead of an edge inside the graph. The legacy default stream
- * is never captured, so it is not asked.
+ * each launch, instead of an edge inside the graph.
  */
-static wharf_status stream_captures(CUstream stream, bool *captures)
+wharf_status wi_cuda_stream_captures(CUstream stream, bool *captures)
 {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     wharf_status status;
@@ -197,7 +196,7 @@ wharf_status wi_cuda_event_record(wi_event *event, wharf_stream stream)
 
     if (status != WHARF_OK)
         return status;
-    status = stream_captures(stream, &captures);
+    status = wi_cuda_stream_captures(stream, &captures);
     if (status == WHARF_OK && captures)
         status = WI_CU(cuEventRecordWithFlags,
                        (native, stream, CU_EVENT_RECORD_EXTERNAL),
@@ -218,7 +217,7 @@ wharf_status wi_cuda_event_wait(wi_event *event, wharf_stream stream)
 
     if (status != WHARF_OK)
         return status;
-    status = stream_captures(stream, &captures);
+    status = wi_cuda_stream_captures(stream, &captures);
     if (status == WHARF_OK)
         status =
             WI_CU(cuStreamWaitEvent,
@@ -257,6 +256,13 @@ void wi_cuda_event_destroy(wi_event *event)
     wi_cuda_enter_back(event_cuda(event), &visit);
     WI_CU_BACK(cuEventDestroy, (event_native(event)));
     wi_cuda_leave(&visit);
+    wi_cuda_event_abandon(event);
+}
+
+void wi_cuda_event_abandon(wi_event *event)
+{
+    if (!event)
+        return;
     wi_stat_add(WI_STAT_live_driver_events, -1);
     wi_free(event);
 }

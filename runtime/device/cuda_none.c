@@ -44,11 +44,11 @@ static wharf_status none_device(wi_device *device)
     return none();
 }
 
-static void none_peer(wi_device *device, const wi_device_desc *other,
+static void none_link(const wi_device_desc *from, const wi_device_desc *to,
                       wi_peer *peer)
 {
-    (void)device;
-    (void)other;
+    (void)from;
+    (void)to;
     memset(peer, 0, sizeof *peer);
     wi_reason_set(peer->reason, "built without CUDA");
 }
@@ -155,6 +155,57 @@ static void none_event_destroy(wi_event *event)
     (void)event;
 }
 
+static wharf_status none_sync_prepare(wi_device *device, wi_sync_how how)
+{
+    (void)device;
+    (void)how;
+    return none();
+}
+
+static wharf_status none_sync(wi_device *device, wharf_stream stream,
+                              wi_sync_how how, const wi_sync_step *steps,
+                              int count, uint64_t timeout_ns, uint32_t *report)
+{
+    (void)device;
+    (void)stream;
+    (void)how;
+    (void)steps;
+    (void)count;
+    (void)timeout_ns;
+    (void)report;
+    return none();
+}
+
+static wharf_stream none_own_stream(wi_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+static wharf_status none_capturing(wi_device *device, wharf_stream stream,
+                                   bool *capturing)
+{
+    (void)device;
+    (void)stream;
+    (void)capturing;
+    return none();
+}
+
+static wharf_status none_report_alloc(wi_device *device, size_t words,
+                                      uint32_t **report)
+{
+    (void)device;
+    (void)words;
+    (void)report;
+    return none();
+}
+
+static void none_report_free(wi_device *device, uint32_t *report)
+{
+    (void)device;
+    (void)report;
+}
+
 const wi_device_ops wi_device_cuda = {
     .name = "cuda",
     .enumerate = none_enumerate,
@@ -162,7 +213,7 @@ const wi_device_ops wi_device_cuda = {
     .close = none_close,
     .make_current = none_device,
     .health = none_device,
-    .peer = none_peer,
+    .link = none_link,
     .memory = none_memory,
     .write = none_write,
     .read_words = none_read_words,
@@ -178,4 +229,11 @@ const wi_device_ops wi_device_cuda = {
     .event_wait = none_event_on_stream,
     .event_query = none_event_query,
     .event_destroy = none_event_destroy,
+    .event_abandon = none_event_destroy,
+    .sync_prepare = none_sync_prepare,
+    .sync = none_sync,
+    .own_stream = none_own_stream,
+    .capturing = none_capturing,
+    .report_alloc = none_report_alloc,
+    .report_free = none_report_free,
 };

@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/sync_step.h"
 #include "wharf/buffer.h"
 #include "wharf/node.h"
 #include "wharf/status.h"
@@ -53,9 +54,10 @@ typedef struct wi_device_desc {
     char name[64];
 } wi_device_desc;
 
-/* How this process's device reaches another one. */
+/* How one device reaches another one. */
 typedef struct wi_peer {
     bool reachable;
+    bool known;      /* false: nobody told, reachable until an attach fails */
     int nvlinks;     /* 0: none or unknown */
     bool nvlink;     /* native atomics over the link: NVLink, not PCIe */
     char reason[96]; /* why not, or what was asked */
@@ -65,6 +67,17 @@ typedef struct wi_device wi_device;
 typedef struct wi_event wi_event;
 
 #define WI_EVENT_HANDLE_BYTES 64
+
+/* ---- Signals between streams ------------------------------------------- */
+
+typedef enum wi_sync_how {
+    WI_SYNC_KERNEL = 1,  /* one small kernel; every kind */
+    WI_SYNC_MEM_OPS = 2, /* one batch of stream memory operations; WRITE, WAIT
+                            and EXPECT. Needs WI_CAP_MEM_OPS */
+    WI_SYNC_HYBRID = 3   /* ADD by a kernel; TAKE waits by a memory operation
+                            and subtracts by a kernel that finds the signal
+                            there. Needs WI_CAP_MEM_OPS */
+} wi_sync_how;
 
 typedef struct wi_device_ops wi_device_ops;
 typedef struct wi_memory_ops wi_memory_ops;
@@ -93,10 +106,11 @@ struct wi_device_ops {
     /* WHARF_OK, or WHARF_EFAULT when a kernel fault ruined the context. */
     wharf_status (*health)(wi_device *device);
 
-    /* Can `device` reach memory of another device of this node? The other may
-     * be invisible here: found by UUID, then the answer is "not known, try"
-     * (reachable true, reason says so). */
-    void (*peer)(wi_device *device, const wi_device_desc *other, wi_peer *peer);
+    /* Can the first device reach memory of the other one, as far as this
+     * process can tell? Both are found by UUID; one that is invisible here
+     * makes the answer "not known, try". Needs no context and makes none. */
+    void (*link)(const wi_device_desc *from, const wi_device_desc *to,
+                 wi_peer *peer);
 
     /* Memory operations of a kind, or NULL with `reason` filled. */
     const wi_memory_ops *(*memory)(wi_device *device, wharf_handle_kind kind,
@@ -135,6 +149,44 @@ struct wi_device_ops {
     wharf_status (*event_wait)(wi_event *event, wharf_stream stream);
     wharf_status (*event_query)(wi_event *event);
     void (*event_destroy)(wi_event *event);
+    /* Lets go of an exported event that another process may still have open:
+     * the driver keeps it until the process ends. */
+    void (*event_abandon)(wi_event *event);
+
+    /* Loads what `how` needs, and says WHARF_EUNSUPPORTED if the device cannot
+     * do it. To be called before any stream can be waiting: loading may wait
+     * for work of the context, which would then be waiting for us. */
+    wharf_status (*sync_prepare)(wi_device *device, wi_sync_how how);
+
+    /*
+     * Enqueues steps: the signals first, then the waits (MEM_OPS: any order,
+     * kept). Any count; may be captured into a graph, each replay then does
+     * the same with the same values.
+     *
+     * timeout_ns, KERNEL only (0: none): a wait that lasts longer consumes
+     * nothing, lets the stream go on, and sets *report (of report_alloc) to its
+     * step's value + 1. report is NULL exactly if timeout_ns is 0.
+     *
+     * WHARF_EUNSUPPORTED for a timeout, or a kind of step, that `how` has not;
+     * and always on the host backend, whose signals core makes itself.
+     */
+    wharf_status (*sync)(wi_device *device, wharf_stream stream,
+                         wi_sync_how how, const wi_sync_step *steps, int count,
+                         uint64_t timeout_ns, uint32_t *report);
+
+    /* A stream of the device's own, by which read_words reads. What goes there
+     * must not have to wait. NULL on the host backend. */
+    wharf_stream (*own_stream)(wi_device *device);
+
+    /* Is the stream (NULL: the default one) being captured into a graph? */
+    wharf_status (*capturing)(wi_device *device, wharf_stream stream,
+                              bool *capturing);
+
+    /* Words of host memory, zero, that kernels of this process write and the
+     * CPU reads, at one address for both. */
+    wharf_status (*report_alloc)(wi_device *device, size_t words,
+                                 uint32_t **report);
+    void (*report_free)(wi_device *device, uint32_t *report);
 };
 
 /* The backends: what core chooses from. */

@@ -52,6 +52,13 @@
     X(cuStreamGetCtx, 9020)                                                    \
     X(cuStreamIsCapturing, 10000)                                              \
     X(cuStreamWaitEvent, 3020)                                                 \
+    X(cuStreamBatchMemOp, 11070)                                               \
+    X(cuLibraryLoadData, 12000)                                                \
+    X(cuLibraryUnload, 12000)                                                  \
+    X(cuLibraryGetKernel, 12000)                                               \
+    X(cuKernelGetFunction, 12000)                                              \
+    X(cuFuncGetAttribute, 2020)                                                \
+    X(cuLaunchKernel, 4000)                                                    \
     X(cuEventCreate, 2000)                                                     \
     X(cuEventDestroy, 4000)                                                    \
     X(cuEventRecord, 2000)                                                     \

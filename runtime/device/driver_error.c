@@ -2,6 +2,7 @@
 /* What the driver's error codes mean to a user: status, remedy, words. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -29,6 +30,9 @@ static const struct {
     {CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_DEVICE_UNAVAILABLE, WHARF_ENODEV,
      "set the GPU's compute mode to default (nvidia-smi -c 0), use MPS, or "
      "one rank a GPU"},
+    {CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_OPERATING_SYSTEM, WHARF_EDRIVER,
+     "likely the job's device cgroup, or the rights of /dev/nvidia*, deny this "
+     "GPU: allow it, or mask it"},
     {CUDA_ERROR_NO_DEVICE, CUDA_ERROR_INVALID_DEVICE, WHARF_ENODEV,
      "check nvidia-smi -L, CUDA_VISIBLE_DEVICES and the job's device cgroup"},
     {CUDA_ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_ECC_UNCORRECTABLE, WHARF_EFAULT,
@@ -115,7 +119,9 @@ wharf_status wi_driver_fail(const char *call, int code, const char *details,
     vsnprintf(what, sizeof what, details, args);
     va_end(args);
     wi_driver_describe(code, meaning, sizeof meaning);
-    if (status == WHARF_EDEVMEM)
+    /* Calls by other names may run where the current context is the caller's,
+     * or one that is gone. */
+    if (status == WHARF_EDEVMEM && strncmp(call, "cuMem", 5) == 0)
         describe_memory(memory, sizeof memory);
     return wi_fail_native(status, WHARF_SOURCE_CUDA, code, remedy,
                           "%s(%s): %s%s", call, what, meaning, memory);

@@ -63,13 +63,14 @@ static wharf_status host_quiesce(wi_device *device)
     return WHARF_OK;
 }
 
-static void host_peer(wi_device *device, const wi_device_desc *other,
+static void host_link(const wi_device_desc *from, const wi_device_desc *to,
                       wi_peer *peer)
 {
-    (void)device;
-    (void)other;
+    (void)from;
+    (void)to;
     memset(peer, 0, sizeof *peer);
     peer->reachable = true;
+    peer->known = true;
     wi_reason_set(peer->reason, "host memory of one machine");
 }
 
@@ -187,6 +188,63 @@ static void host_event_destroy(wi_event *event)
     wi_free(event);
 }
 
+/* ---- Signals ----------------------------------------------------------- */
+
+static wharf_status host_sync_prepare(wi_device *device, wi_sync_how how)
+{
+    (void)device;
+    (void)how;
+    return wi_fail(WHARF_EUNSUPPORTED,
+                   "leave the mechanism to choice, or set it to host",
+                   "the host backend has no streams that could signal");
+}
+
+static wharf_status host_sync(wi_device *device, wharf_stream stream,
+                              wi_sync_how how, const wi_sync_step *steps,
+                              int count, uint64_t timeout_ns, uint32_t *report)
+{
+    (void)stream;
+    (void)steps;
+    (void)count;
+    (void)timeout_ns;
+    (void)report;
+    return host_sync_prepare(device, how);
+}
+
+static wharf_stream host_own_stream(wi_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+static wharf_status host_capturing(wi_device *device, wharf_stream stream,
+                                   bool *capturing)
+{
+    wharf_status status = host_check_stream(device, stream);
+
+    if (status == WHARF_OK)
+        *capturing = false;
+    return status;
+}
+
+static wharf_status host_report_alloc(wi_device *device, size_t words,
+                                      uint32_t **report)
+{
+    uint32_t *got = wi_calloc(words ? words : 1, sizeof *got);
+
+    (void)device;
+    if (!got)
+        return WHARF_ENOMEM;
+    *report = got;
+    return WHARF_OK;
+}
+
+static void host_report_free(wi_device *device, uint32_t *report)
+{
+    (void)device;
+    wi_free(report);
+}
+
 const wi_device_ops wi_device_host = {
     .name = "host",
     .enumerate = host_enumerate,
@@ -194,7 +252,7 @@ const wi_device_ops wi_device_host = {
     .close = host_close,
     .make_current = host_fine,
     .health = host_fine,
-    .peer = host_peer,
+    .link = host_link,
     .memory = host_kind,
     .write = host_write,
     .read_words = host_read_words,
@@ -210,4 +268,11 @@ const wi_device_ops wi_device_host = {
     .event_wait = host_event_order,
     .event_query = host_event_query,
     .event_destroy = host_event_destroy,
+    .event_abandon = host_event_destroy,
+    .sync_prepare = host_sync_prepare,
+    .sync = host_sync,
+    .own_stream = host_own_stream,
+    .capturing = host_capturing,
+    .report_alloc = host_report_alloc,
+    .report_free = host_report_free,
 };

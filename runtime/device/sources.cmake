@@ -6,14 +6,12 @@ list(APPEND WHARF_SOURCES
 if(WHARF_WITH_CUDA)
   list(APPEND WHARF_SOURCES
        device/cuda.c device/cuda_enumerate.c device/cuda_event.c
-       device/cuda_host.c device/cuda_ipc.c device/cuda_vmm.c device/driver.c
-       device/driver_error.c device/nvml.c)
-  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu)
-    wharf_embed_kernels(${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu
-                        wi_kernels_image
-                        ${CMAKE_CURRENT_BINARY_DIR}/wharf_kernels.c)
-    list(APPEND WHARF_SOURCES ${CMAKE_CURRENT_BINARY_DIR}/wharf_kernels.c)
-  endif()
+       device/cuda_host.c device/cuda_ipc.c device/cuda_sync.c
+       device/cuda_vmm.c device/driver.c device/driver_error.c device/nvml.c)
+  wharf_embed_kernels(${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu
+                      wi_kernels_image
+                      ${CMAKE_CURRENT_BINARY_DIR}/wharf_kernels.c)
+  list(APPEND WHARF_SOURCES ${CMAKE_CURRENT_BINARY_DIR}/wharf_kernels.c)
 else()
   # The same table, where every call says that it is not built in.
   list(APPEND WHARF_SOURCES device/cuda_none.c)

@@ -18,6 +18,7 @@ static const char usage[] =
     "usage: mpirun -n RANKS wharf-bench COMMAND [options]\n"
     "\n"
     "  attach          attach, attach from the pool, detach\n"
+    "  sync            barrier, notify and event between the ranks\n"
     "\n"
     "  --sizes LIST    bytes of each rank's segment, comma separated, with k, "
     "m, g\n"
@@ -36,7 +37,8 @@ struct command {
     int (*run)(struct bench *bench);
 };
 
-static const struct command commands[] = {{"attach", bench_attach}};
+static const struct command commands[] = {{"attach", bench_attach},
+                                          {"sync", bench_sync}};
 
 /* A number with an optional k, m or g at its end, up to `most`. */
 static bool parse_number(const char *text, size_t length, uint64_t least,

@@ -7,5 +7,6 @@
 #include "wharf_bench_report.h"
 
 int bench_attach(struct bench *bench);
+int bench_sync(struct bench *bench);
 
 #endif

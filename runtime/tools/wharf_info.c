@@ -46,6 +46,7 @@ struct info {
     wharf_node *node;
     int rank, size;   /* in MPI_COMM_WORLD */
     MPI_Comm leaders; /* node rank 0 of every node, else MPI_COMM_NULL */
+    char *cpus;       /* there: of each rank of the node, as tool_gather */
     struct tool_machine machine;
 };
 
@@ -64,6 +65,8 @@ static char *describe(const struct info *info, bool node, wharf_format format)
                 info->machine.kernel);
     if (node && format == WHARF_FORMAT_TEXT && info->machine.driver[0] != '\0')
         fprintf(file, "NVIDIA driver %s\n", info->machine.driver);
+    if (node && format == WHARF_FORMAT_TEXT && info->cpus != NULL)
+        info_cpus_text(info->cpus, wharf_node_size(info->node), file);
     st = node ? wharf_node_print(info->node, file, format)
               : info_rank_json(info->node, &info->machine, info->rank, file);
     if (fclose(file) != 0 || st != WHARF_OK) {
@@ -122,11 +125,15 @@ static int show_json(const struct info *info)
     return failed;
 }
 
-static int show_text(const struct info *info)
+static int show_text(struct info *info)
 {
     char mpi[128];
-    int nodes = 0;
+    int nodes = 0, count = 0, failed;
+    MPI_Comm comm = MPI_COMM_NULL;
 
+    if (wharf_node_communicator(info->node, &comm) != WHARF_OK)
+        return tool_report(program);
+    info->cpus = tool_gather(comm, info->machine.cpus, &count);
     if (info->leaders == MPI_COMM_NULL)
         return 0;
     MPI_Comm_size(info->leaders, &nodes);
@@ -137,8 +144,10 @@ static int show_text(const struct info *info)
         if (nodes > 1)
             printf("%d ranks on %d hosts\n", info->size, nodes);
     }
-    return gather_print(info, info->leaders, true, WHARF_FORMAT_TEXT,
-                        "\n------------------------------------------\n");
+    failed = gather_print(info, info->leaders, true, WHARF_FORMAT_TEXT,
+                          "\n------------------------------------------\n");
+    free(info->cpus);
+    return failed;
 }
 
 static int show(bool json)
@@ -150,9 +159,10 @@ static int show(bool json)
     memset(&info, 0, sizeof info);
     MPI_Comm_rank(MPI_COMM_WORLD, &info.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &info.size);
-    tool_machine_fill(&info.machine);
 
     st = wharf_node_open(MPI_COMM_WORLD, NULL, &info.node);
+    /* Only now, since opening may bind. */
+    tool_machine_fill(&info.machine);
     /* Once a node is enough: its ranks hold the same record. */
     failed = st != WHARF_OK;
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* One rank of wharf-info: its object in the JSON. */
+/* One rank of wharf-info: its object in the JSON, its CPUs in the text. */
 #include "wharf_info_rank.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <string.h>
 #include <unistd.h>
 
 static void json_text(FILE *file, const char *key, const char *value)
@@ -62,4 +63,23 @@ wharf_status info_rank_json(const wharf_node *node,
     st = rank_links(node, file);
     fputc('}', file);
     return st;
+}
+
+void info_cpus_text(const char *cpus, int count, FILE *file)
+{
+    const char *next = cpus;
+
+    fputs("ranks on CPUs\n", file);
+    for (int first = 0, last; first < count; first = last + 1) {
+        const char *text = next;
+        char ranks[32];
+
+        next += strlen(next) + 1;
+        for (last = first; last + 1 < count && strcmp(next, text) == 0; last++)
+            next += strlen(next) + 1;
+        snprintf(ranks, sizeof ranks, first == last ? "%d" : "%d-%d", first,
+                 last);
+        fprintf(file, "%9s  %s\n", ranks, text);
+    }
+    fputc('\n', file);
 }

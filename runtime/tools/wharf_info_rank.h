@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What wharf-info adds to the description of a node: one object a rank. */
+/* What wharf-info adds to the description of a node: one object a rank, and
+ * where each runs. */
 #ifndef WHARF_INFO_RANK_H
 #define WHARF_INFO_RANK_H
 
@@ -12,5 +13,9 @@
 wharf_status info_rank_json(const wharf_node *node,
                             const struct tool_machine *machine, int world_rank,
                             FILE *file);
+
+/* The CPUs of a node's ranks: `count` texts, one after the other, each ended by
+ * a zero byte. Neighbours with the same ones share a line. */
+void info_cpus_text(const char *cpus, int count, FILE *file);
 
 #endif

@@ -7,8 +7,11 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "topo/bits.h"
 #include "topo/model.h"
 #include "topo/topo.h"
@@ -69,21 +72,40 @@ static void share_keep(cpu_set_t *mask, int part, int parts)
     }
 }
 
-wharf_status wi_topo_bind_near(const char *pci, int part, int parts)
+static void mask_store(const cpu_set_t *mask, uint64_t *cpus)
+{
+    memset(cpus, 0, sizeof(uint64_t[WI_TOPO_CPUS / 64]));
+    for (int c = 0; c < CPU_SETSIZE && c < WI_TOPO_CPUS; c++)
+        if (CPU_ISSET(c, mask))
+            wi_bits_set(cpus, c);
+}
+
+static void mask_load(const uint64_t *cpus, cpu_set_t *mask)
+{
+    CPU_ZERO(mask);
+    for (int c = 0; c < CPU_SETSIZE && c < WI_TOPO_CPUS; c++)
+        if (wi_bits_has(cpus, c))
+            CPU_SET(c, mask);
+}
+
+wharf_status wi_topo_bind_near(const char *root, const char *pci, int part,
+                               int parts, wi_topo_bound *bound)
 {
     uint64_t near[WI_TOPO_CPUS / 64] = {0};
+    wi_topo_bound made = {.thread = (int32_t)syscall(SYS_gettid)};
     cpu_set_t mask;
     wharf_status st;
 
     if (parts < 1 || part < 0 || part >= parts)
         return wi_fail(WHARF_EARG, NULL, "share %d of %d does not exist", part,
                        parts);
-    st = wi_topo_near_cpus("", pci, near);
+    st = wi_topo_near_cpus(root, pci, near);
     if (st != WHARF_OK)
         return st;
     CPU_ZERO(&mask);
     if (sched_getaffinity(0, sizeof mask, &mask))
         return wi_fail_os(errno, NULL, "cannot read the CPU affinity");
+    mask_store(&mask, made.before);
     for (int c = 0; c < CPU_SETSIZE; c++)
         if (c >= WI_TOPO_CPUS || !wi_bits_has(near, c))
             CPU_CLR(c, &mask);
@@ -93,5 +115,28 @@ wharf_status wi_topo_bind_near(const char *pci, int part, int parts)
     share_keep(&mask, part, parts);
     if (sched_setaffinity(0, sizeof mask, &mask))
         return wi_fail_os(errno, NULL, "cannot set the CPU affinity");
+    mask_store(&mask, made.now);
+    *bound = made;
     return WHARF_OK;
+}
+
+void wi_topo_unbind(wi_topo_bound *bound)
+{
+    uint64_t cpus[WI_TOPO_CPUS / 64];
+    cpu_set_t mask;
+
+    if (!bound->thread)
+        return;
+    CPU_ZERO(&mask);
+    if (!sched_getaffinity(bound->thread, sizeof mask, &mask)) {
+        mask_store(&mask, cpus);
+        if (!memcmp(cpus, bound->now, sizeof cpus)) {
+            mask_load(bound->before, &mask);
+            /* If it fails, the CPUs were taken away meanwhile. */
+            if (sched_setaffinity(bound->thread, sizeof mask, &mask))
+                wi_log(WI_LOG_DEBUG, "the CPU binding stays: %s",
+                       strerror(errno));
+        }
+    }
+    bound->thread = 0;
 }

@@ -127,44 +127,37 @@ static wharf_status lines_write(const wharf_plan *plan, wi_topo_line *lines,
     return WHARF_OK;
 }
 
-/* Links to the planner's order: the same, as devices come in PCI order. */
-static const int32_t *links_of(const wi_topo_links *links, int devices)
+wharf_status wi_topo_plan_node(const wi_topo_ask *ask, wi_topo_line *lines,
+                               char *warnings, size_t capacity)
 {
-    return links && links->count == devices ? links->weight : NULL;
-}
-
-wharf_status wi_topo_plan_node(int ranks, const wi_topo_rank *rank, int devices,
-                               const wi_topo_device *device,
-                               const wi_topo_links *links,
-                               wharf_placement policy, const char *map,
-                               wi_topo_line *lines, char *warnings,
-                               size_t capacity)
-{
-    wi_plan_input input = {.ranks = ranks, .gpus = devices, .policy = policy};
+    wi_plan_input input = {.ranks = ask->ranks,
+                           .gpus = ask->devices,
+                           .links = ask->links,
+                           .policy = ask->policy,
+                           .map = ask->map,
+                           .refuse_bad = ask->refuse_bad};
     wharf_topo *topo = NULL;
     wi_topo_gpu *gpus = NULL;
     wi_plan_rank *facts = NULL;
     wharf_plan *plan = NULL;
-    wharf_status st = devices_check(devices);
+    wharf_status st = devices_check(ask->devices);
 
     if (st == WHARF_OK)
         st = wi_topo_load(NULL, &topo);
     if (st != WHARF_OK)
         return st;
-    gpus = wi_calloc((size_t)devices, sizeof *gpus);
-    facts = wi_calloc((size_t)ranks, sizeof *facts);
+    gpus = wi_calloc((size_t)ask->devices, sizeof *gpus);
+    facts = wi_calloc((size_t)ask->ranks, sizeof *facts);
     st = gpus && facts ? WHARF_OK : WHARF_ENOMEM;
     if (st == WHARF_OK) {
-        for (int d = 0; d < devices; d++)
-            wi_device_locate(topo, device[d].pci, device[d].uuid, device[d].mig,
-                             &gpus[d]);
-        ranks_fill(rank, ranks, devices, facts);
+        for (int d = 0; d < ask->devices; d++)
+            wi_device_locate(topo, ask->device[d].pci, ask->device[d].uuid,
+                             ask->device[d].mig, &gpus[d]);
+        ranks_fill(ask->rank, ask->ranks, ask->devices, facts);
         input.topo = topo;
         input.rank = facts;
         input.gpu = gpus;
-        input.links = links_of(links, devices);
-        input.map = map;
-        input.hosted = hosted(rank, ranks);
+        input.hosted = hosted(ask->rank, ask->ranks);
         st = wi_plan_make(&input, &plan);
     }
     if (st == WHARF_OK)

@@ -11,6 +11,8 @@
 #ifndef WI_TOPO_TOPO_H
 #define WI_TOPO_TOPO_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "wharf/node.h"
@@ -45,25 +47,28 @@ typedef struct wi_topo_line {
     char reason[96];
 } wi_topo_line;
 
-/* Links between devices as the ranks' drivers tell: weight[a * count + b], 0
- * no peer access, 1 PCIe peer, 1 + NVLinks otherwise. */
-typedef struct wi_topo_links {
-    int count;
-    const int32_t *weight; /* NULL: unknown */
-} wi_topo_links;
+/* What is to be planned. */
+typedef struct wi_topo_ask {
+    int ranks;
+    const wi_topo_rank *rank;
+    int devices;
+    const wi_topo_device *device;
+    const int32_t *links; /* devices x devices, from row to column: 0 no peer
+                             access, 1 over PCIe, 1 + NVLinks, -1 unknown;
+                             NULL: nothing is known */
+    wharf_placement policy;
+    const char *map; /* explicit device map, "" or NULL for none */
+    bool refuse_bad; /* WHARF_EDEGRADED for a plan with a bad warning */
+} wi_topo_ask;
 
 /*
- * Loads this machine's topology and plans. `lines` has room for `ranks`.
- * `map` is the explicit device map, "" or NULL for none. `warnings` (capacity
- * bytes) gets one warning a line. WHARF_EARG or WHARF_ECONFIG for a map that
- * does not fit, WHARF_ENODEV when a rank sees no device.
+ * Loads this machine's topology and plans. `lines` has room for ask->ranks.
+ * `warnings` (capacity bytes) gets one warning a line. WHARF_EARG or
+ * WHARF_ECONFIG for a map that does not fit, WHARF_ENODEV when a rank sees no
+ * device, WHARF_EDEGRADED under refuse_bad, where the cause is the warning.
  */
-wharf_status wi_topo_plan_node(int ranks, const wi_topo_rank *rank, int devices,
-                               const wi_topo_device *device,
-                               const wi_topo_links *links,
-                               wharf_placement policy, const char *map,
-                               wi_topo_line *lines, char *warnings,
-                               size_t capacity);
+wharf_status wi_topo_plan_node(const wi_topo_ask *ask, wi_topo_line *lines,
+                               char *warnings, size_t capacity);
 
 /* A number that two ranks share if and only if (as good as) they hold the same
  * lines. */
@@ -77,13 +82,25 @@ uint64_t wi_topo_digest(int ranks, const wi_topo_line *lines);
 wharf_status wi_topo_near_cpus(const char *root, const char *pci,
                                uint64_t cpus[WI_TOPO_CPUS / 64]);
 
+/* What a binding changed, so that it can be undone. Zero: nothing. */
+typedef struct wi_topo_bound {
+    int32_t thread;
+    uint64_t before[WI_TOPO_CPUS / 64];
+    uint64_t now[WI_TOPO_CPUS / 64];
+} wi_topo_bound;
+
 /*
  * Binds the calling thread to CPUs near its GPU, out of those that it may use:
  * to the part-th of `parts` shares, so that the ranks of one GPU do not sit on
  * each other; to all of them where there are fewer than parts. For ranks that
- * came unbound. WHARF_EUNSUPPORTED where no such CPU is known: nothing is
- * changed then.
+ * came unbound. `root` as above. WHARF_EUNSUPPORTED where no such CPU is
+ * known. Nothing is changed on failure.
  */
-wharf_status wi_topo_bind_near(const char *pci, int part, int parts);
+wharf_status wi_topo_bind_near(const char *root, const char *pci, int part,
+                               int parts, wi_topo_bound *bound);
+
+/* Gives that thread its CPUs back, unless somebody has bound it anew since or
+ * it has ended. Any thread. */
+void wi_topo_unbind(wi_topo_bound *bound);
 
 #endif

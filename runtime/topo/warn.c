@@ -190,7 +190,8 @@ static wharf_status warn_hidden(wi_plan *plan)
         if (!found)
             st = add(plan, NOTICE,
                      "the GPU at %s is hidden from all ranks: by a list of "
-                     "visible devices, a cgroup, or a missing driver",
+                     "visible devices, a cgroup, its compute mode, or a "
+                     "missing driver",
                      in->topo->gpu[t].pci);
     }
     return st;

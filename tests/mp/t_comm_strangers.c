@@ -59,18 +59,24 @@ static int knock(const struct sockaddr_un *address, socklen_t bytes)
     return fd;
 }
 
+/* Tells the parent that this stranger has done what it came for. */
+static void say_done(void)
+{
+    T_EQ_INT(1, write(report[1], ".", 1));
+}
+
 static void silent(const struct sockaddr_un *address, socklen_t bytes)
 {
     int fd = knock(address, bytes);
 
-    write(report[1], ".", 1);
+    say_done();
     expect_nothing(fd);
 }
 
 static void leaves_early(const struct sockaddr_un *address, socklen_t bytes)
 {
     close(knock(address, bytes));
-    write(report[1], ".", 1);
+    say_done();
 }
 
 /* All lengths around that of the real message, and much more. */
@@ -85,7 +91,7 @@ static void garbage(const struct sockaddr_un *address, socklen_t bytes)
         fds[i] = knock(address, bytes);
         send(fds[i], noise, lengths[i], MSG_NOSIGNAL);
     }
-    write(report[1], ".", 1);
+    say_done();
     for (int i = 0; i < 7; i++)
         expect_nothing(fds[i]);
 }
@@ -102,7 +108,7 @@ static void wrong_token(const struct sockaddr_un *address, socklen_t bytes)
     int fd = knock(address, bytes);
 
     send(fd, &said, sizeof said, MSG_NOSIGNAL);
-    write(report[1], ".", 1);
+    say_done();
     expect_nothing(fd);
 }
 
@@ -113,7 +119,7 @@ static void gifts(const struct sockaddr_un *address, socklen_t bytes)
     int fds[3] = {0, 1, 2};
 
     wharf_ignore(wi_channel_send(fd, "hello", 5, fds, 3));
-    write(report[1], ".", 1);
+    say_done();
     expect_nothing(fd);
 }
 
@@ -123,7 +129,7 @@ static void crowd(const struct sockaddr_un *address, socklen_t bytes)
 
     for (int i = 0; i < CROWD; i++)
         fds[i] = knock(address, bytes);
-    write(report[1], ".", 1);
+    say_done();
     for (int i = 0; i < CROWD; i++)
         expect_nothing(fds[i]);
 }

@@ -3,7 +3,8 @@
 #   cmake [-DCODE=1] [-DSENTENCE=regex] [-DLIST=ranks -DLENGTH=3] \
 #         -P expect.cmake -- COMMAND ARGS...
 # CODE: exit code, 0 if not given. SENTENCE: on stdout or stderr. LIST: stdout
-# is one JSON object with a list of that name and LENGTH elements.
+# is one JSON object with a list of that name and LENGTH elements; with dots, as
+# in nodes.0.ranks, the list is deeper.
 set(command)
 set(started OFF)
 math(EXPR last "${CMAKE_ARGC} - 1")
@@ -27,7 +28,8 @@ if(DEFINED SENTENCE AND NOT "${out}${err}" MATCHES "${SENTENCE}")
   message(FATAL_ERROR "did not say: ${SENTENCE}")
 endif()
 if(DEFINED LIST)
-  string(JSON length ERROR_VARIABLE problem LENGTH "${out}" ${LIST})
+  string(REPLACE "." ";" path "${LIST}")
+  string(JSON length ERROR_VARIABLE problem LENGTH "${out}" ${path})
   if(NOT length EQUAL LENGTH)
     message(FATAL_ERROR "\"${LIST}\" has ${length} elements, not ${LENGTH}: "
                         "${problem}")

@@ -12,6 +12,7 @@ int main(void)
     static wi_topo_rank rank[4];
     static wi_topo_line line[4];
     static char warnings[2048];
+    wi_topo_ask ask;
     wharf_topo *topo = NULL;
     wharf_plan *plan = NULL;
     wharf_error error;
@@ -30,8 +31,9 @@ int main(void)
         rank[r].visible = 0x3;
         rank[r].listed = -1;
     }
-    T_OK(wi_topo_plan_node(4, rank, 2, device, NULL, WHARF_PLACEMENT_AUTO, NULL,
-                           line, warnings, sizeof warnings));
+    ask =
+        (wi_topo_ask){.ranks = 4, .rank = rank, .devices = 2, .device = device};
+    T_OK(wi_topo_plan_node(&ask, line, warnings, sizeof warnings));
     for (int r = 0; r < 4; r++) {
         T_EQ_INT(r / 2, line[r].device);
         T_EQ_INT(-1, line[r].distance);

@@ -67,10 +67,20 @@ static void ranks_reset(void)
     }
 }
 
+static wi_topo_ask ask_for(int ranks, int devices, const char *map)
+{
+    return (wi_topo_ask){.ranks = ranks,
+                         .rank = rank,
+                         .devices = devices,
+                         .device = device,
+                         .policy = WHARF_PLACEMENT_AUTO,
+                         .map = map};
+}
+
 static wharf_status plan(int ranks, const char *map)
 {
-    return wi_topo_plan_node(ranks, rank, 4, device, NULL, WHARF_PLACEMENT_AUTO,
-                             map, line, warnings, sizeof warnings);
+    wi_topo_ask ask = ask_for(ranks, 4, map);
+    return wi_topo_plan_node(&ask, line, warnings, sizeof warnings);
 }
 
 /* On a machine that is not the one that runs the test. */
@@ -119,9 +129,61 @@ static void node(void)
     unsetenv("HWLOC_XMLFILE");
 }
 
+/* A plan with a bad warning is refused where that was asked for; what is bad
+ * is the cause. */
+static void refusal(void)
+{
+    char *text = t_shape_xml("cgroup-cut");
+    char path[64];
+    wi_topo_ask ask;
+
+    t_file(text, strlen(text), path);
+    free(text);
+    setenv("HWLOC_XMLFILE", path, 1);
+    ranks_reset();
+    ask = ask_for(RANKS, 4, NULL);
+    ask.refuse_bad = true;
+    T_STATUS(WHARF_EDEGRADED, wi_topo_plan_node(&ask, line, NULL, 0));
+    T_CONTAINS("another machine", wi_error_record()->cause);
+    /* As if the record were of this machine. */
+    setenv("HWLOC_THISSYSTEM", "1", 1);
+    T_OK(wi_topo_plan_node(&ask, line, NULL, 0));
+    T_EQ_INT(0, line[0].device);
+    ask.map = "3,2,1,0";
+    T_STATUS(WHARF_EDEGRADED, wi_topo_plan_node(&ask, line, NULL, 0));
+    T_CONTAINS("ranks 0-3 are bound far", wi_error_record()->cause);
+    ask.refuse_bad = false;
+    T_OK(wi_topo_plan_node(&ask, line, NULL, 0));
+    T_EQ_INT(3, line[0].device);
+    unsetenv("HWLOC_THISSYSTEM");
+    unsetenv("HWLOC_XMLFILE");
+}
+
+/* Ranks 0 and 1 are neighbours, so are 2 and 3: the pairs of GPUs with a link
+ * between them get them. A pair that nobody knows of counts as none. */
+static void links(void)
+{
+    int32_t weight[16];
+    wi_topo_ask ask;
+
+    ranks_reset();
+    for (int r = 0; r < RANKS; r++)
+        rank[r].bound = 0;
+    for (int i = 0; i < 16; i++)
+        weight[i] = i % 3 ? 1 : -1;
+    weight[0 * 4 + 2] = weight[2 * 4 + 0] = 19;
+    weight[1 * 4 + 3] = weight[3 * 4 + 1] = 19;
+    ask = ask_for(RANKS, 4, NULL);
+    ask.links = weight;
+    T_OK(wi_topo_plan_node(&ask, line, NULL, 0));
+    T_EQ_INT(2, abs(line[0].device - line[1].device));
+    T_EQ_INT(2, abs(line[2].device - line[3].device));
+}
+
 /* On the machine that runs the test, whatever it is. */
 static void here(void)
 {
+    wi_topo_ask ask;
     char tiny[8];
 
     for (int r = 0; r < RANKS; r++) {
@@ -132,17 +194,14 @@ static void here(void)
     T_OK(plan(RANKS, NULL));
     for (int r = 0; r < RANKS; r++)
         T_EQ_INT(r, line[r].device);
-    T_OK(wi_topo_plan_node(RANKS, rank, 4, device, NULL, WHARF_PLACEMENT_AUTO,
-                           NULL, line, tiny, sizeof tiny));
+    ask = ask_for(RANKS, 4, NULL);
+    T_OK(wi_topo_plan_node(&ask, line, tiny, sizeof tiny));
     T_CHECK(strlen(tiny) < sizeof tiny);
-    T_OK(wi_topo_plan_node(RANKS, rank, 4, device, NULL, WHARF_PLACEMENT_AUTO,
-                           NULL, line, NULL, 0));
-    T_STATUS(WHARF_ELIMIT,
-             wi_topo_plan_node(RANKS, rank, 65, device, NULL,
-                               WHARF_PLACEMENT_AUTO, NULL, line, NULL, 0));
-    T_STATUS(WHARF_ENODEV,
-             wi_topo_plan_node(RANKS, rank, 0, device, NULL,
-                               WHARF_PLACEMENT_AUTO, NULL, line, NULL, 0));
+    T_OK(wi_topo_plan_node(&ask, line, NULL, 0));
+    ask = ask_for(RANKS, 65, NULL);
+    T_STATUS(WHARF_ELIMIT, wi_topo_plan_node(&ask, line, NULL, 0));
+    ask = ask_for(RANKS, 0, NULL);
+    T_STATUS(WHARF_ENODEV, wi_topo_plan_node(&ask, line, NULL, 0));
 }
 
 static void file_put(const char *root, const char *text)
@@ -163,11 +222,59 @@ static void file_put(const char *root, const char *text)
     T_CHECK(fputs(text, out) >= 0 && !fclose(out));
 }
 
+/* Binding and its undoing, near a device of our own making. */
+static void bound_and_back(const char *root)
+{
+    cpu_set_t before, now, other;
+    wi_topo_bound bound = {0};
+    char list[32];
+    int first = 0, second;
+
+    T_EQ_INT(0, sched_getaffinity(0, sizeof before, &before));
+    while (!CPU_ISSET(first, &before))
+        first++;
+    for (second = first + 1; second < CPU_SETSIZE; second++)
+        if (CPU_ISSET(second, &before))
+            break;
+    if (second == CPU_SETSIZE) {
+        puts("binding is not shown: there is one CPU");
+        return;
+    }
+    snprintf(list, sizeof list, "%d,%d\n", first, second);
+    file_put(root, list);
+    T_OK(wi_topo_bind_near(root, "17:00.0", 1, 2, &bound));
+    T_EQ_INT(0, sched_getaffinity(0, sizeof now, &now));
+    T_EQ_INT(1, CPU_COUNT(&now));
+    T_CHECK(CPU_ISSET(second, &now));
+    wi_topo_unbind(&bound);
+    T_EQ_INT(0, sched_getaffinity(0, sizeof now, &now));
+    T_CHECK(CPU_EQUAL(&before, &now));
+    /* Fewer CPUs than ranks: all of them. */
+    T_OK(wi_topo_bind_near(root, "17:00.0", 1, 3, &bound));
+    T_EQ_INT(0, sched_getaffinity(0, sizeof now, &now));
+    T_EQ_INT(2, CPU_COUNT(&now));
+    /* The program has chosen meanwhile: that stays. */
+    CPU_ZERO(&other);
+    CPU_SET(first, &other);
+    T_EQ_INT(0, sched_setaffinity(0, sizeof other, &other));
+    wi_topo_unbind(&bound);
+    T_EQ_INT(0, sched_getaffinity(0, sizeof now, &now));
+    T_CHECK(CPU_EQUAL(&other, &now));
+    T_EQ_INT(0, sched_setaffinity(0, sizeof before, &before));
+    wi_topo_unbind(&bound);
+    /* CPUs that this process may not use. */
+    file_put(root, "1023\n");
+    T_STATUS(WHARF_EUNSUPPORTED,
+             wi_topo_bind_near(root, "17:00.0", 0, 1, &bound));
+    T_EQ_INT(0, bound.thread);
+}
+
 static void near(void)
 {
     char root[] = "near.XXXXXX";
     uint64_t cpus[WI_TOPO_CPUS / 64] = {77};
     char command[64];
+    wi_topo_bound bound = {0};
 
     T_CHECK(mkdtemp(root) != NULL);
     file_put(root, "0-3,8\n");
@@ -180,10 +287,13 @@ static void near(void)
     file_put(root, "what?\n");
     T_STATUS(WHARF_EARG, wi_topo_near_cpus(root, "17:00.0", cpus));
     T_EQ_INT(0x10f, cpus[0]);
-    T_STATUS(WHARF_EARG, wi_topo_bind_near("17:00.0", 2, 2));
-    T_STATUS(WHARF_EARG, wi_topo_bind_near("17:00.0", 0, 0));
+    T_STATUS(WHARF_EARG, wi_topo_bind_near("", "17:00.0", 2, 2, &bound));
+    T_STATUS(WHARF_EARG, wi_topo_bind_near("", "17:00.0", 0, 0, &bound));
     /* A bus that no machine has. */
-    T_STATUS(WHARF_EUNSUPPORTED, wi_topo_bind_near("7ffe:ff:1f.7", 0, 1));
+    T_STATUS(WHARF_EUNSUPPORTED,
+             wi_topo_bind_near("", "7ffe:ff:1f.7", 0, 1, &bound));
+    T_EQ_INT(0, bound.thread);
+    bound_and_back(root);
     snprintf(command, sizeof command, "rm -r %s", root);
     T_EQ_INT(0, system(command));
 }
@@ -193,6 +303,8 @@ int main(void)
     setenv("WHARF_LOG", "none", 1);
     self();
     node();
+    refusal();
+    links();
     here();
     near();
     T_EQ_INT(0, wi_stat_get(WI_STAT_live_host_allocations));

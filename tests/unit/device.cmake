@@ -10,4 +10,25 @@ if(WHARF_WITH_CUDA)
     endforeach()
   endif()
   wharf_unit_test(NAME t_device_cuda LABELS gpu)
+  if(TARGET fake_cuda)
+    wharf_unit_test(NAME t_device_sync LABELS fake
+                    SOURCES t_device_sync.c t_pair.c
+                    ENV WHARF_CUDA_DRIVER=$<TARGET_FILE:fake_cuda>
+                        WHARF_FAKE_DEVICES=2)
+  endif()
+  wharf_unit_test(NAME t_device_sync LABELS gpu
+                  SOURCES t_device_sync.c t_pair.c)
+
+  # One architecture, that of the oldest GPUs that every nvcc still knows; its
+  # PTX runs on all later ones.
+  set(WHARF_CUDA_ARCHITECTURES 75)
+  wharf_embed_kernels(${CMAKE_CURRENT_SOURCE_DIR}/t_device_words.cu
+                      t_words_image ${CMAKE_CURRENT_BINARY_DIR}/t_words.c)
+  wharf_unit_test(
+    NAME t_device_words LABELS gpu
+    SOURCES t_device_words.c t_pair.c ${CMAKE_CURRENT_BINARY_DIR}/t_words.c)
+  foreach(name t_device_sync t_device_words)
+    target_include_directories(${name} SYSTEM
+                               PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  endforeach()
 endif()

@@ -108,7 +108,7 @@ static wi_device *device_open(bool first)
     }
     T_OK(ops->open(&desc[first ? 0 : count - 1], &device));
     T_EQ_INT(1, wi_stat_get(WI_STAT_live_contexts));
-    ops->peer(device, &desc[first ? count - 1 : 0], &peer);
+    ops->link(&device->desc, &desc[first ? count - 1 : 0], &peer);
     T_CHECK(peer.reason[0] != '\0');
     printf("%s %s reaches %s: %d, %s, %d NVLinks\n", device->desc.pci,
            device->desc.name, desc[first ? count - 1 : 0].pci, peer.reachable,

@@ -45,7 +45,7 @@ static void device_open(void)
     T_CONTAINS("host", reason);
     unit = memory->granularity(device);
     T_CHECK(unit > 0 && (unit & (unit - 1)) == 0);
-    device->ops->peer(device, &desc[0], &peer);
+    device->ops->link(&device->desc, &desc[0], &peer);
     T_CHECK(peer.reachable && peer.reason[0] != '\0');
     T_OK(device->ops->health(device));
     T_OK(device->ops->make_current(device));
@@ -249,6 +249,27 @@ static void check_events(void)
     device->ops->event_destroy(NULL);
 }
 
+/* Signals are core's own here; what else belongs to them is there. */
+static void check_signals(void)
+{
+    wi_sync_step step = {WI_SYNC_ADD, 0, NULL};
+    uint32_t *report = NULL;
+    bool capturing = true;
+
+    T_STATUS(WHARF_EUNSUPPORTED,
+             device->ops->sync_prepare(device, WI_SYNC_KERNEL));
+    T_STATUS(WHARF_EUNSUPPORTED, device->ops->sync(device, NULL, WI_SYNC_KERNEL,
+                                                   &step, 1, 0, NULL));
+    T_OK(device->ops->capturing(device, NULL, &capturing));
+    T_CHECK(!capturing);
+    T_STATUS(WHARF_EARG,
+             device->ops->capturing(device, (wharf_stream)&report, &capturing));
+    T_OK(device->ops->report_alloc(device, 3, &report));
+    T_CHECK(report[0] == 0 && report[2] == 0);
+    device->ops->report_free(device, report);
+    device->ops->report_free(device, NULL);
+}
+
 int main(void)
 {
     void *local = NULL;
@@ -260,6 +281,7 @@ int main(void)
     check_faults(WI_FAULT_SYS, EMFILE);
     check_faults(WI_FAULT_MEM, 0);
     check_events();
+    check_signals();
     T_OK(device->ops->local_alloc(device, 100, &local));
     memset(local, 1, 100);
     device->ops->local_free(device, local);

@@ -162,7 +162,7 @@ static void mig(void *unused)
     T_EQ_INT(1, desc[0].mig);
     other = desc[0];
     other.uuid[0] ^= 1; /* its sister: same GPU, same PCI id */
-    ops->peer(device, &other, &peer);
+    ops->link(&device->desc, &other, &peer);
     T_CHECK(!peer.reachable);
     T_CONTAINS("MIG", peer.reason);
     ops->close(device);
@@ -177,9 +177,9 @@ static void peers(void *unused)
     machine(NULL, NULL, "none");
     device = opened();
     T_EQ_INT(2, count);
-    ops->peer(device, &desc[1], &peer);
+    ops->link(&device->desc, &desc[1], &peer);
     T_CHECK(!peer.reachable && !peer.nvlink);
-    ops->peer(device, &desc[0], &peer);
+    ops->link(&device->desc, &desc[0], &peer);
     T_CHECK(peer.reachable);
     ops->close(device);
 }
@@ -197,7 +197,7 @@ static void peer_invisible(void *unused)
     T_EQ_INT(1, count);
     other = desc[0];
     other.uuid[3] ^= 1;
-    ops->peer(device, &other, &peer);
+    ops->link(&device->desc, &other, &peer);
     T_CHECK(peer.reachable);
     T_CONTAINS("not visible", peer.reason);
     ops->close(device);

@@ -101,6 +101,16 @@ static void use_deny(const char *name, const char *word)
     fc.device[n].denied = true;
 }
 
+static void use_prohibit(const char *name, const char *word)
+{
+    char *end;
+    long n = strtol(word, &end, 10);
+
+    if (*end || n < 0 || n >= fc.config.gpus)
+        config_wrong(name, word);
+    fc.device[n].prohibited = true;
+}
+
 static void peer_set(int a, int b, bool broken)
 {
     fc.device[a].peers |= 1ull << b;
@@ -158,6 +168,7 @@ static void make_device(int i)
         place = (mig ? (fc.config.gpus + 1) / 2 : fc.config.gpus) - 1 - gpu;
     d->parent = make_uuid((unsigned)gpu);
     d->uuid = mig ? make_uuid(1000u + (unsigned)i) : d->parent;
+    d->prohibited = (fc.config.caps & FC_CAP_PROHIBITED) != 0;
     d->bus = 6 + place;
     snprintf(d->pci, sizeof d->pci, "0000:%02x:00.0", (unsigned)d->bus);
     snprintf(d->name, sizeof d->name, mig ? "Fake GPU MIG 1g.1gb" : "Fake GPU");
@@ -258,6 +269,7 @@ CUresult fc_config_read(void)
     for (int i = 0; i < c->gpus; i++)
         make_device(i);
     each_word("WHARF_FAKE_DENY", use_deny);
+    each_word("WHARF_FAKE_PROHIBIT", use_prohibit);
     if (c->caps & FC_CAP_MIG)
         ; /* instances never reach one another */
     else if (getenv("WHARF_FAKE_PEERS"))

@@ -33,7 +33,7 @@ static CUresult ctx_new(int phys, bool primary, unsigned flags, fc_ctx **made)
 {
     if (fc.device[phys].denied)
         return CUDA_ERROR_OPERATING_SYSTEM; /* its file cannot be opened */
-    if (fc.config.caps & FC_CAP_PROHIBITED)
+    if (fc.device[phys].prohibited)
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     if (!fc_state_context(phys, 1))
         return CUDA_ERROR_DEVICE_UNAVAILABLE;

@@ -251,9 +251,9 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0},
 };
 
-static int compute_mode(void)
+static int compute_mode(const fc_device *d)
 {
-    if (fc.config.caps & FC_CAP_PROHIBITED)
+    if (d->prohibited)
         return CU_COMPUTEMODE_PROHIBITED;
     return fc.config.caps & FC_CAP_EXCLUSIVE ? CU_COMPUTEMODE_EXCLUSIVE_PROCESS
                                              : CU_COMPUTEMODE_DEFAULT;
@@ -267,7 +267,7 @@ static int attribute_value(const fc_device *d, CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         return d->bus;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-        return compute_mode();
+        return compute_mode(d);
     case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
         return caps & FC_CAP_MPS ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:

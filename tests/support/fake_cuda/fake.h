@@ -69,6 +69,7 @@ typedef struct fc_device {
     int bus;
     char name[96];
     bool denied;
+    bool prohibited; /* by its compute mode */
     uint64_t peers;  /* attribute says yes, by physical index */
     uint64_t broken; /* and data does not arrive */
     fc_ctx *primary;

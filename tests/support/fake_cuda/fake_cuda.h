@@ -88,6 +88,9 @@ int fakeCudaAdd32(const fake_cuda_launch *launch, uint64_t to, uint32_t value,
  * up. */
 int fakeCudaWait32(const fake_cuda_launch *launch, uint64_t at, uint32_t value,
                    uint64_t timeout_ns);
+/* The same until word == value. */
+int fakeCudaWaitEqual32(const fake_cuda_launch *launch, uint64_t at,
+                        uint32_t value, uint64_t timeout_ns);
 
 /* Adds a kernel by name, as if every module held it. `sizes`: bytes of each
  * of the `count` parameters; kept by reference. */

@@ -269,11 +269,16 @@ int fakeCudaAdd32(const fake_cuda_launch *launch, uint64_t to, uint32_t value,
     return 1;
 }
 
-int fakeCudaWait32(const fake_cuda_launch *launch, uint64_t at, uint32_t value,
-                   uint64_t timeout_ns)
+static bool word_passes(uint32_t word, uint32_t value, bool equal)
+{
+    return equal ? word == value : (int32_t)(word - value) >= 0;
+}
+
+static int word_wait(const fake_cuda_launch *launch, uint64_t at,
+                     uint32_t value, bool equal, uint64_t timeout_ns)
 {
     const running *now = launch->internal;
-    uint64_t end = fc_now_ns() + timeout_ns;
+    uint64_t start = fc_now_ns();
     int result = 0;
     fc_pin p;
 
@@ -287,13 +292,13 @@ int fakeCudaWait32(const fake_cuda_launch *launch, uint64_t at, uint32_t value,
                                : __atomic_load_n((uint32_t *)(void *)p.at,
                                                  __ATOMIC_ACQUIRE);
 
-        if ((int32_t)(word - value) >= 0) {
+        if (word_passes(word, value, equal)) {
             result = 1;
             break;
         }
         if (__atomic_load_n(&now->ctx->dying, __ATOMIC_SEQ_CST))
             break;
-        if (timeout_ns && fc_now_ns() >= end) {
+        if (timeout_ns && fc_now_ns() - start >= timeout_ns) {
             result = -1;
             break;
         }
@@ -301,4 +306,16 @@ int fakeCudaWait32(const fake_cuda_launch *launch, uint64_t at, uint32_t value,
     }
     fc_pin_put(&p, false);
     return result;
+}
+
+int fakeCudaWait32(const fake_cuda_launch *launch, uint64_t at, uint32_t value,
+                   uint64_t timeout_ns)
+{
+    return word_wait(launch, at, value, false, timeout_ns);
+}
+
+int fakeCudaWaitEqual32(const fake_cuda_launch *launch, uint64_t at,
+                        uint32_t value, uint64_t timeout_ns)
+{
+    return word_wait(launch, at, value, true, timeout_ns);
 }

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signals from inside kernels: notify, wait and barrier as inline functions for
+ * the GPU, over the views of view.h. Needs nvcc (or a compiler that takes CUDA
+ * and its inline PTX), compute capability 7.0 or later, and no library.
+ *
+ * The functions use the same words as the kernel mechanism of notify.h, so that
+ * one rank may signal from its stream and the other wait inside a kernel.
+ *
+ * Every wait has a bound. A wait that gives up consumes nothing, returns false
+ * and leaves a report for the host; it does not trap, and the context stays
+ * usable. A wait occupies its block: on a GPU that processes share without MPS
+ * it lasts until the peer's time slice comes, some milliseconds.
+ *
+ * What other threads of the block wrote, or are going to read, is ordered by
+ * __syncthreads() before a notify and after a wait, as in the examples below.
+ *
+ *   // producer                            // consumer
+ *   fill(data);                            __shared__ bool came;
+ *   __syncthreads();                       if (threadIdx.x == 0)
+ *   if (threadIdx.x == 0)                      came = wharf_device_wait(view,
+ *       wharf_device_notify(view);                                      from);
+ *                                          __syncthreads();
+ *                                          if (came)
+ *                                              use(data);
+ */
+#ifndef WHARF_DEVICE_CUH
+#define WHARF_DEVICE_CUH
+
+#include "wharf/view.h"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+#error "wharf/device.cuh: compile for sm_70 or later"
+#endif
+
+#define WHARF_DEVICE static __device__ __forceinline__
+
+/* ---- Words ------------------------------------------------------------- */
+
+/* The instructions want addresses of global memory. */
+WHARF_DEVICE uint64_t wharf_word_address(const uint32_t *word)
+{
+    return (uint64_t)__cvta_generic_to_global(word);
+}
+
+/**
+ * Adds one to a word, after all that the calling thread wrote or has seen, at
+ * system scope.
+ */
+WHARF_DEVICE void wharf_word_add(uint32_t *word)
+{
+    asm volatile("red.release.sys.global.add.u32 [%0], 1;" ::"l"(
+                     wharf_word_address(word))
+                 : "memory");
+}
+
+/**
+ * Takes one off a word of the calling GPU, without order: for the one thread
+ * that has just waited for it.
+ */
+WHARF_DEVICE void wharf_word_take(uint32_t *word)
+{
+    asm volatile("red.relaxed.sys.global.add.u32 [%0], -1;" ::"l"(
+                     wharf_word_address(word))
+                 : "memory");
+}
+
+/**
+ * Sets a word, after all that the calling thread wrote or has seen, at system
+ * scope.
+ */
+WHARF_DEVICE void wharf_word_write(uint32_t *word, uint32_t value)
+{
+    asm volatile(
+        "st.release.sys.global.u32 [%0], %1;" ::"l"(wharf_word_address(word)),
+        "r"(value)
+        : "memory");
+}
+
+/**
+ * Reads a word: what its writer released is visible to the calling thread's
+ * later reads.
+ */
+WHARF_DEVICE uint32_t wharf_word_read(const uint32_t *word)
+{
+    uint32_t value;
+
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(wharf_word_address(word))
+                 : "memory");
+    return value;
+}
+
+/** Time in ns, the same on all multiprocessors; steps of up to 1 us. */
+WHARF_DEVICE uint64_t wharf_time_ns(void)
+{
+    uint64_t now;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+/**
+ * Waits until (int32_t)(word - value) >= 0, or with `equal` until word ==
+ * value.
+ *
+ * @param timeout_ns 0: waits for good
+ * @return false if the time was up
+ */
+WHARF_DEVICE bool wharf_word_wait(const uint32_t *word, uint32_t value,
+                                  bool equal, uint64_t timeout_ns)
+{
+    uint64_t start = timeout_ns ? wharf_time_ns() : 0;
+
+    for (;;) {
+        /* The clock is far away: not at every look. And the loop stays small:
+         * what it waits for is often there before its code is. */
+#pragma unroll 1
+        for (int looks = 0; looks < 64; looks++) {
+            uint32_t now = wharf_word_read(word);
+
+            if (equal ? now == value : (int32_t)(now - value) >= 0)
+                return true;
+        }
+        if (timeout_ns && wharf_time_ns() - start >= timeout_ns)
+            return false;
+    }
+}
+
+/* ---- Calls ------------------------------------------------------------- */
+
+/** A rank's segment, as the calling GPU sees it. */
+WHARF_DEVICE void *wharf_device_segment(const wharf_segments_view &view,
+                                        int rank)
+{
+    return view.segments[rank];
+}
+
+/**
+ * Records: the waiter's next wait for this rank may pass.
+ *
+ * For one thread of the recording rank, which must not be the waiter. What the
+ * thread wrote before, and what others wrote before a __syncthreads() that it
+ * has passed, is visible to whoever passed the matching wait.
+ */
+WHARF_DEVICE void wharf_device_notify(const wharf_notify_view &view)
+{
+    wharf_word_add(view.words + (uint64_t)view.rank * view.stride);
+}
+
+/**
+ * Waits for one record of a rank, and consumes it.
+ *
+ * For one thread of the waiter; one wait for a recorder at a time.
+ *
+ * @param from       the recording rank
+ * @param timeout_ns bound in ns; 0: the view's
+ * @return false if the record did not come in time: nothing was consumed, and
+ *         wharf_notify_check tells the host
+ */
+WHARF_DEVICE bool wharf_device_wait(const wharf_notify_view &view, int from,
+                                    uint64_t timeout_ns = 0)
+{
+    uint32_t *word = view.words + (uint64_t)from * view.stride;
+
+    if (wharf_word_wait(word, 1, false,
+                        timeout_ns ? timeout_ns : view.timeout_ns)) {
+        wharf_word_take(word);
+        return true;
+    }
+    if (view.report)
+        wharf_word_write(view.report, (uint32_t)from + 1);
+    return false;
+}
+
+/**
+ * Enters a barrier and holds until every member has.
+ *
+ * For all threads of one block a member; other blocks are held, if need be, by
+ * a grid barrier around it. What any thread of any member's block wrote before
+ * is visible to all threads of every member's block afterwards.
+ *
+ * @param timeout_ns bound in ns; 0: the view's
+ * @return the same for all threads of the block; false if a member did not
+ *         come in time: the barrier cannot be used any more
+ */
+WHARF_DEVICE bool wharf_device_barrier(const wharf_barrier_view &view,
+                                       uint64_t timeout_ns = 0)
+{
+    int thread = (int)(threadIdx.x +
+                       blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+    int threads = (int)(blockDim.x * blockDim.y * blockDim.z);
+    uint64_t bound = timeout_ns ? timeout_ns : view.timeout_ns;
+    bool late = false;
+
+    /* All signals go out before the first wait. */
+    __syncthreads();
+    for (int i = thread; i < view.members; i += threads) {
+        if (i != view.member)
+            wharf_word_add(view.words[i] + (uint64_t)view.member * view.stride);
+    }
+    __syncthreads();
+    for (int i = thread; i < view.members; i += threads) {
+        uint32_t *word = view.words[view.member] + (uint64_t)i * view.stride;
+
+        if (i == view.member)
+            continue;
+        if (wharf_word_wait(word, 1, false, bound)) {
+            wharf_word_take(word);
+        } else {
+            if (view.report)
+                wharf_word_write(view.report, (uint32_t)i + 1);
+            late = true;
+        }
+    }
+    return !__syncthreads_or(late);
+}
+
+#undef WHARF_DEVICE
+
+#endif

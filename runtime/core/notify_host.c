@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Notifies as the host and the program's kernels see them: waiting for a signal
+ * in GPU memory by looking at it, reports of waits that gave up, views.
+ */
+#include <time.h>
+
+#include "base/error.h"
+#include "base/handles.h"
+#include "core/core.h"
+#include "core/notify.h"
+#include "core/signal.h"
+#include "wharf/view.h"
+
+/* ---- Waiting by looking
+ * --------------------------------------------------------- */
+
+/* A look costs a copy over the bus, some 10 us. */
+#define FIRST_PAUSE_NS 2000
+#define MOST_PAUSE_NS 1000000
+
+/* *came: a record is there. read_words brings 64 bits; the word is the first
+ * half, the rest of its sector belongs to nobody. */
+static wharf_status look(const wharf_notify *notify, int from, bool *came)
+{
+    wi_device *device = notify->node->device;
+    const void *word = wi_pad_word(notify->node, &notify->run, from);
+    uint64_t read;
+    wharf_status st = device->ops->read_words(device, &word, 1, &read);
+    if (st != WHARF_OK)
+        return st;
+    uint32_t value = (uint32_t)read;
+    *came = notify->way[from].counts
+                ? value > 0
+                : (int32_t)(value - (notify->epoch[from] + 1)) >= 0;
+    return WHARF_OK;
+}
+
+/* The record is there, so the step does not wait. It goes to the stream by
+ * which read_words looks, so that the next look sees it taken. */
+static wharf_status consume(wharf_notify *notify, int from)
+{
+    wi_device *device = notify->node->device;
+    const wi_signal_way *way = &notify->way[from];
+    if (!way->counts) {
+        notify->epoch[from]++;
+        return WHARF_OK;
+    }
+    wi_sync_step step = {
+        .kind = WI_SYNC_TAKE,
+        .value = (uint32_t)from,
+        .address = wi_pad_word(notify->node, &notify->run, from),
+    };
+    return device->ops->sync(device, device->ops->own_stream(device),
+                             wi_signal_how(way->mechanism), &step, 1, 0, NULL);
+}
+
+static wharf_status try_take(wharf_notify *notify, int from, bool *came)
+{
+    pthread_mutex_lock(&notify->lock);
+    wharf_status st = look(notify, from, came);
+    if (st == WHARF_OK && *came)
+        st = consume(notify, from);
+    pthread_mutex_unlock(&notify->lock);
+    return st;
+}
+
+wharf_status wi_notify_poll(wharf_notify *notify, int from,
+                            wi_deadline deadline)
+{
+    long pause_ns = FIRST_PAUSE_NS;
+    for (;;) {
+        bool came = false;
+        /* Asked first: what a rank signalled before it died counts. */
+        wharf_status alive = pause_ns == MOST_PAUSE_NS
+                                 ? wi_comm_check_alive(notify->node->comm, from)
+                                 : WHARF_OK;
+        wharf_error cause = *wi_error_record();
+        bool late = wi_deadline_passed(deadline);
+        wharf_status st = try_take(notify, from, &came);
+        if (st != WHARF_OK || came)
+            return st;
+        if (alive != WHARF_OK) {
+            *wi_error_record() = cause;
+            return alive;
+        }
+        if (late)
+            return WHARF_ETIMEDOUT;
+        struct timespec pause = {0, pause_ns};
+        nanosleep(&pause, NULL);
+        pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
+    }
+}
+
+/* ---- Reports
+ * -------------------------------------------------------------------- */
+
+int wi_notify_late(wharf_notify *notify)
+{
+    int size = notify->node->size, late = -1;
+    for (int r = size; r >= 0; r--) {
+        uint32_t said =
+            __atomic_exchange_n(&notify->report[r], 0, __ATOMIC_ACQUIRE);
+        if (said > 0 && said <= (uint32_t)size)
+            late = (int)said - 1;
+    }
+    return late;
+}
+
+/* ---- Views
+ * ---------------------------------------------------------------------- */
+
+static wharf_status check_counts(const wharf_notify *notify, int recorder)
+{
+    const wi_signal_way *way = &notify->way[recorder];
+    if (way->counts)
+        return WHARF_OK;
+    return wi_fail(WHARF_EUNSUPPORTED,
+                   "create the notify with options.capturable on or "
+                   "options.mechanism kernel",
+                   "kernels cannot signal from rank %d to rank %d by %s: %s",
+                   recorder, notify->waiter,
+                   wharf_mechanism_name(way->mechanism), way->reason);
+}
+
+static wharf_status check_view(const wharf_notify *notify)
+{
+    const wharf_node *node = notify->node;
+    if (node->backend == WHARF_BACKEND_HOST)
+        return wi_fail(WHARF_EUNSUPPORTED, "use the host's calls",
+                       "the host backend has no kernels");
+    if (node->rank != notify->waiter)
+        return check_counts(notify, node->rank);
+    wharf_status st = WHARF_OK;
+    for (int r = 0; r < node->size && st == WHARF_OK; r++)
+        if (r != notify->waiter)
+            st = check_counts(notify, r);
+    return st;
+}
+
+wharf_status wharf_notify_device(wharf_notify *notify, wharf_notify_view *view)
+{
+    wi_call_begin(__func__, -1);
+    wharf_status st = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    const wharf_node *node = notify->node;
+    wi_call_set_rank(node->rank);
+    if (!view)
+        st = wi_fail(WHARF_EARG, "pass the address of a variable",
+                     "view is NULL");
+    if (st == WHARF_OK)
+        st = check_view(notify);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    *view = (wharf_notify_view){
+        .words = wi_pad_word(node, &notify->run, 0),
+        .report = notify->report ? &notify->report[node->size] : NULL,
+        .timeout_ns = (uint64_t)node->settings.timeout_ms * UINT64_C(1000000),
+        .stride = WI_PAD_STRIDE / sizeof(uint32_t),
+        .ranks = node->size,
+        .rank = node->rank,
+        .waiter = notify->waiter,
+    };
+    return wi_call_end(WHARF_OK);
+}

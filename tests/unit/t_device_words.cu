@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels of t_device_words.c: what a program does with device.cuh. */
+#include <wharf/device.cuh>
+
+/*
+ * Data to and fro between two ranks, each time behind a signal. `in` and `out`
+ * are a notify each way. Counts words that were not the ones written before the
+ * signal, and waits that gave up.
+ */
+extern "C" __global__ void t_ping_pong(wharf_notify_view out,
+                                       wharf_notify_view in, uint32_t *to,
+                                       const uint32_t *from, uint32_t rounds,
+                                       uint32_t *bad)
+{
+    __shared__ bool came;
+
+    for (uint32_t i = 1; i <= rounds; i++) {
+        for (int half = 0; half < 2; half++) {
+            if (half == out.rank) {
+                to[threadIdx.x] = i * 1000 + threadIdx.x;
+                __syncthreads();
+                if (threadIdx.x == 0)
+                    wharf_device_notify(out);
+            } else {
+                if (threadIdx.x == 0)
+                    came = wharf_device_wait(in, 1 - in.rank);
+                __syncthreads();
+                if (!came || from[threadIdx.x] != i * 1000 + threadIdx.x)
+                    atomicAdd(bad, 1u);
+                __syncthreads();
+            }
+        }
+    }
+}
+
+/* Everybody writes to everybody, enters, looks, and enters again. */
+extern "C" __global__ void t_barriers(wharf_barrier_view barrier,
+                                      wharf_segments_view data, uint32_t rounds,
+                                      uint32_t *bad)
+{
+    for (uint32_t i = 1; i <= rounds; i++) {
+        for (int r = 0; r < data.ranks; r++) {
+            uint32_t *to = (uint32_t *)wharf_device_segment(data, r);
+
+            to[data.rank * blockDim.x + threadIdx.x] = i + data.rank;
+        }
+        if (!wharf_device_barrier(barrier))
+            atomicAdd(bad, 1u);
+        for (int r = 0; r < data.ranks; r++) {
+            uint32_t *mine = (uint32_t *)wharf_device_segment(data, data.rank);
+
+            if (mine[r * blockDim.x + threadIdx.x] != i + r)
+                atomicAdd(bad, 1u);
+        }
+        if (!wharf_device_barrier(barrier))
+            atomicAdd(bad, 1u);
+    }
+}
+
+/* Waits that nobody answers: 1 for each that gave up as it should. */
+extern "C" __global__ void t_late(wharf_notify_view in,
+                                  wharf_barrier_view barrier, uint32_t *late)
+{
+    if (threadIdx.x == 0)
+        late[0] = !wharf_device_wait(in, 1 - in.rank, 5000000);
+    bool came = wharf_device_barrier(barrier, 5000000);
+    if (threadIdx.x == 0)
+        late[1] = !came;
+}
