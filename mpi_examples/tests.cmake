@@ -24,6 +24,16 @@ foreach(np 1 4)
   wharf_example_test(01_hello ${np} LABELS mp fake gpu example)
 endforeach()
 
+foreach(np 1 2 5)
+  wharf_example_test(03_producer_consumers ${np} LABELS mp fake gpu example
+                     ARGS 200 20000)
+endforeach()
+if(TARGET 04_graph_barrier)
+  foreach(np 1 2 4)
+    wharf_example_test(04_graph_barrier ${np} LABELS gpu example)
+  endforeach()
+endif()
+
 if(TARGET 02_shared_file)
   # Files whose sizes meet the edges: empty, one byte, the text that every
   # description of CRC-32 gives (cbf43926), a page and a byte, a real file.

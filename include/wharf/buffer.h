@@ -63,7 +63,7 @@ typedef struct wharf_buffer_info {
     wharf_handle_kind handle;
     wharf_space space;     /* where the memory really is */
     wharf_path path;       /* from the calling rank to the segment's rank */
-    int owner;             /* node rank that allocated it */
+    int owner;             /* node rank that allocated it, -1: it is empty */
     int chunks;            /* physical pieces of the block it lies in */
     uint64_t chunk_bytes;  /* size of each of them but the last */
     uint64_t mapped_bytes; /* bytes the calling rank has mapped for the whole
@@ -84,12 +84,13 @@ WHARF_BEGIN_DECLS
  * Collective on node. Segments start 256-byte aligned (granularity aligned
  * with CONTIGUOUS or READ_ONLY). Contents are undefined unless
  * WHARF_BUFFER_ZERO: they may be what ranks of this node left in a buffer
- * detached before. Data written through every mapping is read back before the
- * call returns. On failure every rank returns the same status, nothing stays
- * allocated and the next attach works.
+ * detached before. What the owner of new memory wrote is read back through
+ * every mapping before the call returns. On failure every rank returns the same
+ * status, nothing stays allocated and the next attach works.
  *
  * @param node    an open node
- * @param size    bytes of the caller's segment, may be 0 and differ by rank
+ * @param size    bytes of the caller's segment, may be 0 and differ by rank;
+ *                at most 64 TiB for all ranks together
  * @param options NULL for defaults
  * @param[out] buffer the buffer, to be given to wharf_buffer_detach; untouched
  *                    on failure
@@ -157,7 +158,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_segment(
  *
  * Local, any thread. With CONTIGUOUS, size covers every segment without gaps
  * and is the sum of the rounded sizes. Legacy handles have no common range:
- * WHARF_EUNSUPPORTED if more than one GPU holds segments.
+ * WHARF_EUNSUPPORTED if more than one GPU holds segments, or with READ_ONLY.
  *
  * @param[out] base the lowest address; NULL if every segment is empty
  * @param[out] size bytes
@@ -208,7 +209,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_granularity(
  *
  * Collective on node.
  *
- * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_ETIMEDOUT; WHARF_EPEER
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EMISMATCH; WHARF_ETIMEDOUT;
+ *         WHARF_EPEER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_pool_trim(wharf_node *node);
 

@@ -175,6 +175,52 @@ WHARF_DEVICE bool wharf_device_wait(const wharf_notify_view &view, int from,
 }
 
 /**
+ * Many waits of one thread for one recorder, in one kernel: between begin and
+ * end the records taken are counted in a register, so that the notify after a
+ * wait has no write to wait for. Half the round trip of wharf_device_wait.
+ */
+struct wharf_device_waiter {
+    uint32_t *word;
+    uint32_t taken;
+};
+
+/** Begins waiting for a recorder; no other wait for it until the end. */
+WHARF_DEVICE wharf_device_waiter
+wharf_device_wait_begin(const wharf_notify_view &view, int from)
+{
+    return {view.words + (uint64_t)from * view.stride, 0};
+}
+
+/**
+ * Waits for the next record, and consumes it.
+ *
+ * @param timeout_ns bound in ns; 0: the view's
+ * @return as wharf_device_wait
+ */
+WHARF_DEVICE bool wharf_device_wait_next(const wharf_notify_view &view,
+                                         wharf_device_waiter &waiter, int from,
+                                         uint64_t timeout_ns = 0)
+{
+    if (wharf_word_wait(waiter.word, waiter.taken + 1, false,
+                        timeout_ns ? timeout_ns : view.timeout_ns)) {
+        waiter.taken++;
+        return true;
+    }
+    if (view.report)
+        wharf_word_write(view.report, (uint32_t)from + 1);
+    return false;
+}
+
+/** Ends it: later waits, of kernels, streams and the host, go on from here. */
+WHARF_DEVICE void wharf_device_wait_end(const wharf_device_waiter &waiter)
+{
+    asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(
+                     wharf_word_address(waiter.word)),
+                 "r"(0u - waiter.taken)
+                 : "memory");
+}
+
+/**
  * Enters a barrier and holds until every member has.
  *
  * For all threads of one block a member; other blocks are held, if need be, by

@@ -10,7 +10,8 @@
 
 typedef struct wharf_event wharf_event;
 
-/* Most events of one node at a time; a buffer takes one a rank. */
+/* Most events of one node at a time; a buffer takes one a rank, and keeps them
+ * while the pool keeps its memory. */
 #define WHARF_MAX_EVENTS 65536
 
 /* The newest record issued when the wait is called (at least the first). */
@@ -27,8 +28,7 @@ WHARF_BEGIN_DECLS
  * @param[out] event the event, to be given to wharf_event_destroy; untouched
  *                   on failure
  * @return WHARF_OK; WHARF_EARG; WHARF_EMISMATCH; WHARF_ESTATE; WHARF_ELIMIT;
- *         WHARF_ENOMEM; WHARF_EUNSUPPORTED (no interprocess events here);
- *         WHARF_ETIMEDOUT; WHARF_EPEER
+ *         WHARF_ENOMEM; WHARF_ETIMEDOUT; WHARF_EPEER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_create(wharf_node *node,
                                                           int owner,
@@ -41,7 +41,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_create(wharf_node *node,
  *
  * @param[in,out] event set to NULL, except on WHARF_EMISMATCH
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (destroyed before, or an event
- *         that belongs to a buffer); WHARF_ETIMEDOUT; WHARF_EPEER
+ *         that belongs to a buffer); WHARF_EMISMATCH (nothing was done);
+ *         WHARF_ETIMEDOUT; WHARF_EPEER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_destroy(wharf_event **event);
 
@@ -69,8 +70,8 @@ wharf_buffer_event(const wharf_buffer *buffer, int rank, wharf_event **event);
  * @param stream a stream of the caller's GPU, NULL for its default stream
  * @param[out] number the record's number, 1 up; the argument may be NULL
  * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE (the
- *         caller is not the owner); WHARF_EUNSUPPORTED; WHARF_EDRIVER;
- *         WHARF_EFAULT
+ *         caller is not the owner); WHARF_EUNSUPPORTED (the GPU has no
+ *         interprocess events); WHARF_EDRIVER; WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_record(wharf_event *event,
                                                           wharf_stream stream,

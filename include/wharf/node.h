@@ -59,13 +59,16 @@ typedef struct wharf_node_options {
                                   separated: index in PCI order, UUID (or a
                                   unique start of one) or PCI id */
     int timeout_ms;            /* WHARF_TIMEOUT_MS: deadline of collectives
-                                  and waits in ms, default 30000 */
+                                  and waits in ms, 1 .. 86400000, default
+                                  30000 */
     wharf_switch strict;       /* WHARF_STRICT: refuse degraded paths */
-    wharf_switch keep_current; /* on: leave the calling thread's current
-                                  CUDA device as it is */
+    wharf_switch keep_current; /* WHARF_KEEP_CURRENT: leave the calling
+                                  thread's current CUDA device as it is; the
+                                  only field that may differ by rank */
     wharf_switch pool;         /* WHARF_POOL: keep detached blocks mapped */
     size_t pool_bytes;         /* WHARF_POOL_BYTES: most device bytes that
-                                  one GPU's pool keeps, default 1 GiB */
+                                  one GPU's pool keeps, default 1 GiB; to
+                                  keep none, switch pool off */
     wharf_switch bind;         /* WHARF_BIND: bind the calling threads of
                                   ranks that came unbound to CPUs near their
                                   GPUs, see wharf_node_open */
@@ -88,7 +91,7 @@ typedef struct wharf_device {
                       -1 on the host backend */
     int ordinal;   /* ordinal in the *calling* process; -1 if the calling
                       process cannot see it, or on the host backend */
-    int owner;     /* node rank that allocates on it */
+    int owner;     /* node rank that allocates on it, 0 on the host backend */
     int guests;    /* ranks that use it, the owner included */
     char uuid[48]; /* "GPU-..." or "MIG-...", empty on the host backend */
     char pci[16];  /* "0000:06:00.0", empty on the host backend */
@@ -139,16 +142,19 @@ WHARF_BEGIN_DECLS
  * is bound on the host backend.
  *
  * @param comm     an intracommunicator; not MPI_COMM_NULL
- * @param options  NULL for defaults; must agree on all ranks, else EMISMATCH
+ * @param options  NULL for defaults; must agree on all ranks (keep_current
+ *                 aside), else WHARF_EMISMATCH
  * @param[out] node the node, to be given to wharf_node_close; untouched on
  *                  failure
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (MPI not initialised or already
- *         finalised, thread level too low); WHARF_ECONFIG (environment);
+ *         finalised, thread level too low, forked child); WHARF_ECONFIG
+ *         (environment);
  *         WHARF_EMISMATCH; WHARF_ENODEV (backend cuda, a rank has no usable
  *         GPU; a GPU for one process would have to serve several);
  *         WHARF_EDEGRADED (strict, refuse_bad); WHARF_ELIMIT;
- *         WHARF_ETIMEDOUT; WHARF_EPROTOCOL (ranks hold different plans);
- *         WHARF_EOS, WHARF_EDRIVER, WHARF_EMPI, WHARF_ENOMEM; WHARF_EPEER
+ *         WHARF_ETIMEDOUT; WHARF_EPROTOCOL (different versions of Wharf, or
+ *         ranks hold different plans); WHARF_EOS, WHARF_EDRIVER, WHARF_EMPI,
+ *         WHARF_ENOMEM, WHARF_EDEVMEM; WHARF_EPEER, WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_open(
     MPI_Comm comm, const wharf_node_options *options, wharf_node **node);
@@ -161,8 +167,10 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_open(
  * up locally and says so; it never hangs. Works after WHARF_EFAULT and after
  * the CUDA driver was shut down.
  *
- * @param[in,out] node the node; set to NULL. NULL or *node NULL: WHARF_EARG
+ * @param[in,out] node the node; set to NULL, except on WHARF_EMISMATCH. NULL or
+ *                     *node NULL: WHARF_EARG
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed already, forked child);
+ *         WHARF_EMISMATCH (another rank is in another call: nothing was done);
  *         WHARF_ETIMEDOUT, WHARF_EPEER (cleaned up all the same)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_close(wharf_node **node);

@@ -10,7 +10,7 @@
  *   kernel    one small kernel that signals and waits; between two GPUs, and
  *             on one GPU under MPS
  *   mem-ops   stream memory operations; on one GPU without MPS, and between
- *             the groups of a two-level barrier
+ *             two GPUs without native atomics (PCIe)
  *   hybrid    a small kernel signals, a stream memory operation waits: what a
  *             mem-ops pair becomes when it must work inside graphs
  *   host      shared host memory and futexes; the host backend
@@ -43,7 +43,8 @@ typedef struct wharf_notify_options {
                                   auto, kernel, mem-ops, hybrid */
     wharf_switch capturable;   /* on: every operation may be captured into a
                                   graph; default: those whose mechanism allows
-                                  it at no cost (kernel) */
+                                  it at no cost (kernel). Barriers may always
+                                  be captured */
 } wharf_notify_options;
 
 #define WHARF_NOTIFY_OPTIONS_INIT                                              \
@@ -65,9 +66,10 @@ WHARF_BEGIN_DECLS
  * @param[out] notify the notify, to be given to wharf_notify_destroy;
  *                    untouched on failure
  * @return WHARF_OK; WHARF_EARG; WHARF_EMISMATCH; WHARF_ESTATE; WHARF_ELIMIT;
- *         WHARF_ENOMEM; WHARF_EDEVMEM; WHARF_EDEGRADED (strict, and signals
- * would lie in host memory); WHARF_EUNSUPPORTED (the mechanism asked for is not
- * possible here); WHARF_EDRIVER; WHARF_ETIMEDOUT; WHARF_EPEER
+ *         WHARF_ENOMEM; WHARF_EDEVMEM; WHARF_EDEGRADED (strict, and the words
+ *         would lie in host memory); WHARF_EUNSUPPORTED (the mechanism asked
+ *         for is not possible here); WHARF_EDRIVER; WHARF_ETIMEDOUT;
+ *         WHARF_EPEER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_notify_create(wharf_node *node, int waiter,
@@ -202,9 +204,10 @@ wharf_barrier_destroy(wharf_barrier **barrier);
  * Collective on the members, in the same order for one barrier; barriers are
  * independent of one another, on one stream or several. What any member's
  * stream wrote before it is visible, at system scope, to every member's stream
- * after it. Two-level when more than two members share a GPU. On the host
- * backend the calling thread holds. A mem-ops barrier that is captured must be
- * captured by all members.
+ * after it. By memory operations it has two levels when more than two members
+ * share a GPU. A mem-ops barrier that is captured must be captured by all
+ * members. On the host backend the calling thread holds; after WHARF_ETIMEDOUT
+ * it counts as arrived, and entering again goes on with the same use.
  *
  * @param stream a stream of the caller's GPU, NULL for its default stream; may
  *               be capturing

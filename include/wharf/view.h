@@ -77,9 +77,9 @@ wharf_buffer_device(struct wharf_buffer *buffer, wharf_segments_view *view);
  * use the same words.
  *
  * @param[out] view good until the notify is destroyed
- * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED (host backend,
- *         or the mechanism of one of the view's pairs is neither kernel nor
- *         hybrid)
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED (host backend;
+ *         or one of the view's pairs signals by mem-ops, or has no atomics
+ *         between its GPUs)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_notify_device(struct wharf_notify *notify, wharf_notify_view *view);
@@ -92,8 +92,9 @@ wharf_notify_device(struct wharf_notify *notify, wharf_notify_view *view);
  *
  * @param[out] view good until the barrier is destroyed
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (not a member, destroyed);
- *         WHARF_EUNSUPPORTED (host backend, or the barrier's mechanism is not
- *         kernel); WHARF_EDEVMEM; WHARF_EDRIVER
+ *         WHARF_EUNSUPPORTED (host backend; the barrier's mechanism is
+ *         mem-ops; or two members have no atomics between their GPUs);
+ *         WHARF_EDEVMEM; WHARF_EDRIVER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_barrier_device(struct wharf_barrier *barrier, wharf_barrier_view *view);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* All of Wharf, in reading order. */
+/*
+ * All of Wharf. To read: status.h, node.h, buffer.h and event.h, which most
+ * programs need; then notify.h, view.h and device.cuh for signals between
+ * streams and from kernels; topo.h for planning, stats.h for counters.
+ */
 #ifndef WHARF_WHARF_H
 #define WHARF_WHARF_H
 

@@ -69,9 +69,9 @@ wharf_status wi_config_number(wi_setting setting, int64_t *value, int *given);
  * environment. */
 const char *wi_config_text(wi_setting setting);
 
-/* WHARF_ECONFIG if a variable that starts with WHARF_ is in the environment
- * and not in the table is no failure but a warning with the nearest name; bad
- * values of known ones are. Checks all of them. */
+/* Checks the whole environment: WHARF_ECONFIG for a setting with a bad value. A
+ * variable that starts with WHARF_ and is not in the table is no failure, but a
+ * warning with the nearest name. */
 wharf_status wi_config_check(void);
 
 /* Parses one value as the table says; used by wi_config_number and by tests

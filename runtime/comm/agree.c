@@ -251,6 +251,20 @@ wharf_status wi_round_peek(wi_comm *comm)
     return decision_fail(comm, decision);
 }
 
+void wi_comm_skip_missed(wi_comm *comm)
+{
+    wi_slot *slot = &comm->control->slots[comm->rank];
+    uint64_t decision;
+
+    while (!comm->broken && (decision = decision_get(comm, comm->round + 1))) {
+        comm->ragged = true;
+        if (decision_outcome(decision) != LATE)
+            comm->broken = decision;
+        __atomic_store_n(&slot->seq, ++comm->round, __ATOMIC_SEQ_CST);
+        wi_control_bump(comm);
+    }
+}
+
 static const wi_part *part_of(const wi_comm *comm, int rank)
 {
     return &comm->control->slots[rank].parts[comm->round & 1];

@@ -457,20 +457,32 @@ undo_body:
     return status;
 }
 
-wharf_status wi_comm_close(wi_comm **comm, wi_deadline deadline)
+static void comm_end(wi_comm **comm, bool together)
 {
     wi_comm *c = *comm;
-    wharf_status status = WHARF_OK;
 
-    wi_registry_remove(c);
-    /* After MPI_Finalize there is nobody to be waited for. */
-    if (wi_mpi_alive())
-        status = wi_round_collective(c, WI_ROUND_CLOSE, 0, NULL, 0, NULL,
-                                     WHARF_OK, deadline);
-    node_free(&c->mpi, c->thread_level, status == WHARF_OK);
+    node_free(&c->mpi, c->thread_level, together);
     body_free(c);
     *comm = NULL;
+}
+
+wharf_status wi_comm_close(wi_comm **comm, wi_deadline deadline)
+{
+    wharf_status status = WHARF_OK;
+
+    wi_registry_remove(*comm);
+    /* After MPI_Finalize there is nobody to be waited for. */
+    if (wi_mpi_alive())
+        status = wi_round_collective(*comm, WI_ROUND_CLOSE, 0, NULL, 0, NULL,
+                                     WHARF_OK, deadline);
+    comm_end(comm, status == WHARF_OK);
     return status;
+}
+
+void wi_comm_leave(wi_comm **comm)
+{
+    wi_registry_remove(*comm);
+    comm_end(comm, false);
 }
 
 /* ---- queries ---- */

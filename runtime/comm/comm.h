@@ -45,6 +45,9 @@ wharf_status wi_comm_open(MPI_Comm user, size_t shared_bytes,
  * ranks came, the node's MPI communicator cannot be freed and stays counted. */
 wharf_status wi_comm_close(wi_comm **comm, wi_deadline deadline);
 
+/* The same for a rank that knows that not all will come: waits for nobody. */
+void wi_comm_leave(wi_comm **comm);
+
 /* What MPI_Finalize calls first, before MPI is gone (one for the process; NULL:
  * nothing). Only local work is allowed in it. */
 void wi_comm_at_finalize(void (*callback)(void *argument), void *argument);
@@ -84,6 +87,10 @@ wharf_status wi_comm_bcast(wi_comm *comm, int root, void *data, size_t bytes,
  */
 wharf_status wi_comm_agree(wi_comm *comm, wharf_status mine,
                            wi_deadline deadline);
+
+/* Passes over the collectives that the other ranks gave up on because this one
+ * did not come, so that the next one is met where they are now. Local. */
+void wi_comm_skip_missed(wi_comm *comm);
 
 /* WHARF_EPEER (record filled) if the rank is dead; closing the node is not
  * dying. Local, a few system calls. */

@@ -93,6 +93,9 @@ struct wharf_node {
     wharf_buffer *buffers;
     wharf_event *events; /* made by wharf_event_create */
     wi_mapping *pool;    /* newest first */
+    wi_mapping *keeper;  /* keeper.c; NULL: none */
+    int keeper_fds[WI_BLOCK_CHUNKS];
+    int keeper_fd_count;
     wharf_notify *notifies;
     wharf_barrier *barriers;
     wi_pad_page *pads[WI_PAD_PAGES];
@@ -101,6 +104,8 @@ struct wharf_node {
     uint8_t *slot_used; /* WHARF_MAX_EVENTS flags */
     int slots_from;     /* every slot below is in use */
     uint32_t buffer_count;
+    uint32_t state; /* of what is replicated, see wi_node_toggle */
+    bool apart;     /* see wi_node_let_go */
 };
 
 /*
@@ -152,8 +157,8 @@ typedef struct wi_meeting {
                         notify, members of a barrier */
     uint32_t flags;  /* of a signal: capturable */
     uint32_t space;  /* of a signal: mechanism */
-    uint32_t pad;
-    uint64_t size; /* the only field that may differ */
+    uint32_t state;  /* filled in by wi_node_meet */
+    uint64_t size;   /* the only field that may differ */
     char name[32];
 } wi_meeting;
 
@@ -164,6 +169,23 @@ typedef struct wi_meeting {
  */
 wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
                           wi_meeting *all, wi_deadline deadline);
+
+/*
+ * What the node's ranks must hold alike goes into node->state, which meetings
+ * compare: a rank that never came to a detach which the others gave up on still
+ * has what they let go, and from then on would find other free slots than they.
+ * Called once when something is taken and once, with the same numbers, when it
+ * is given back.
+ */
+void wi_node_toggle(wharf_node *node, uint32_t a, uint32_t b, uint32_t c);
+
+/*
+ * Collective: the agreement between closing imports and freeing at the owners.
+ * Where the meeting showed that a rank is elsewhere, or holds other things,
+ * none is held, for it would meet that rank's next call: WHARF_ETIMEDOUT,
+ * without a record.
+ */
+wharf_status wi_node_let_go(wharf_node *node, wi_deadline deadline);
 
 /* For a failure that every rank finds by itself from agreed data: one record
  * everywhere, that of rank 0. Returns status. */
@@ -291,6 +313,13 @@ wharf_status wi_mapping_zero(wi_mapping *mapping);
  * side, data check. */
 wharf_status wi_mapping_share(wharf_node *node, int count,
                               wi_mapping **mappings, wi_deadline deadline);
+
+/* ---- Keeper -------------------------------------------------------------- */
+
+/* Collective: makes what keeps links and exports set up between attaches.
+ * Failing to is no failure of the node, unless the node itself is broken. */
+wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline);
+void wi_keeper_close(wharf_node *node, wi_deadline deadline);
 
 /* ---- Pool -------------------------------------------------------------- */
 

@@ -39,6 +39,7 @@ wharf_status wi_event_slots_take(wharf_node *node, int count, int *first)
             continue;
         *first = s - count + 1;
         memset(node->slot_used + *first, 1, (size_t)count);
+        wi_node_toggle(node, 0, (uint32_t)*first, (uint32_t)count);
         if (*first == node->slots_from)
             node->slots_from = s + 1;
         return WHARF_OK;
@@ -52,6 +53,7 @@ wharf_status wi_event_slots_take(wharf_node *node, int count, int *first)
 void wi_event_slots_give(wharf_node *node, int first, int count)
 {
     memset(node->slot_used + first, 0, (size_t)count);
+    wi_node_toggle(node, 0, (uint32_t)first, (uint32_t)count);
     if (first < node->slots_from)
         node->slots_from = first;
 }
@@ -184,7 +186,7 @@ static wharf_status destroy_locked(wharf_event **out)
         return st;
     wharf_error cause = *wi_error_record();
     wi_event_close_import(event);
-    wharf_status closed = wi_comm_agree(node->comm, WHARF_OK, deadline);
+    wharf_status closed = wi_node_let_go(node, deadline);
     wi_event_discard(event, wi_all_came(closed));
     *out = NULL;
     if (st == WHARF_OK)

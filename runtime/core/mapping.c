@@ -350,7 +350,7 @@ wharf_status wi_mapping_free(wharf_node *node, int count, wi_mapping **mappings,
     for (int i = 0; i < count; i++)
         if (mappings[i])
             close_imports(mappings[i]);
-    wharf_status st = wi_comm_agree(node->comm, WHARF_OK, deadline);
+    wharf_status st = wi_node_let_go(node, deadline);
     for (int i = 0; i < count; i++) {
         if (!mappings[i])
             continue;

@@ -14,8 +14,8 @@
  */
 #define WINDOW_TRIES 4
 #define PROPOSALS 8
-#define WINDOW_BASE (UINT64_C(0x20) << 40)
-#define WINDOW_BYTES (UINT64_C(0x30) << 40)
+#define WINDOW_BASE (UINT64_C(0x60) << 40)
+#define WINDOW_BYTES (UINT64_C(0x10) << 40)
 #define WINDOW_STEP (UINT64_C(1) << 30)
 
 static wharf_status reserve_here(wi_mapping *mapping, void *wish)

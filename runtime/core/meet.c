@@ -74,8 +74,10 @@ static bool is_signal(uint32_t call)
     return call == WI_CALL_NOTIFY_CREATE || call == WI_CALL_BARRIER_CREATE;
 }
 
-static wharf_status compare_one(int rank, const wi_meeting *m,
-                                const wi_meeting *first)
+/* Which call and which object. Comes before anything that a rank objects to:
+ * an objection is an answer only to ranks that are in the same call. */
+static wharf_status compare_call(int rank, const wi_meeting *m,
+                                 const wi_meeting *first)
 {
     if (m->call != first->call) {
         wi_fail(WHARF_EMISMATCH,
@@ -86,6 +88,15 @@ static wharf_status compare_one(int rank, const wi_meeting *m,
     }
     if (m->serial != first->serial)
         return mismatch(rank, m, "object number", m->serial, first->serial);
+    return WHARF_OK;
+}
+
+static wharf_status compare_one(int rank, const wi_meeting *m,
+                                const wi_meeting *first)
+{
+    wharf_status st = compare_call(rank, m, first);
+    if (st != WHARF_OK)
+        return st;
     if (m->count != first->count)
         return mismatch(rank, m, count_name(m->call),
                         (unsigned long long)m->count,
@@ -113,6 +124,30 @@ wharf_status wi_meeting_compare(const wi_meeting *all, int size)
     return st;
 }
 
+/* A close takes what there is. */
+static wharf_status compare_states(const wi_meeting *all, int size)
+{
+    for (int r = 1; r < size; r++)
+        if (all[r].state != all[0].state) {
+            wi_fail(WHARF_EMISMATCH,
+                    "close the node on every rank and open it anew",
+                    "a call that was given up was missed by rank %d or by rank "
+                    "0: their buffers, events or signals are no longer the "
+                    "same",
+                    r);
+            return blame(r, &all[r]);
+        }
+    return WHARF_OK;
+}
+
+static wharf_status compare_calls(const wi_meeting *all, int size)
+{
+    wharf_status st = WHARF_OK;
+    for (int r = 1; r < size && st == WHARF_OK; r++)
+        st = compare_call(r, &all[r], &all[0]);
+    return st;
+}
+
 wharf_status wi_decided_alike(wharf_status status)
 {
     if (status != WHARF_OK)
@@ -126,16 +161,51 @@ bool wi_all_came(wharf_status status)
            wharf_status_scope(status) != WHARF_SCOPE_NODE;
 }
 
-wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
-                          wi_meeting *all, wi_deadline deadline)
+void wi_node_toggle(wharf_node *node, uint32_t a, uint32_t b, uint32_t c)
 {
+    /* Mixing step of splitmix64 (Steele, Lea, Flood 2014). */
+    uint64_t z = ((uint64_t)a << 40) + ((uint64_t)b << 20) + c +
+                 UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    node->state ^= (uint32_t)(z >> 32);
+}
+
+wharf_status wi_node_let_go(wharf_node *node, wi_deadline deadline)
+{
+    if (node->apart)
+        return WHARF_ETIMEDOUT;
+    return wi_comm_agree(node->comm, WHARF_OK, deadline);
+}
+
+static wharf_status meet(wharf_node *node, const wi_meeting *mine,
+                         wi_meeting *all, wi_deadline deadline)
+{
+    wi_meeting shown = *mine;
+    shown.state = node->state;
     wharf_status st =
-        wi_comm_allgather(node->comm, mine, sizeof *mine, all, deadline);
+        wi_comm_allgather(node->comm, &shown, sizeof shown, all, deadline);
+    if (st == WHARF_OK)
+        st = compare_calls(all, node->size);
     if (st != WHARF_OK)
         return st;
+    st = compare_states(all, node->size);
+    if (st != WHARF_OK && mine->call != WI_CALL_CLOSE)
+        return st;
+    node->apart = st != WHARF_OK;
     for (int r = 0; r < node->size; r++)
         if (all[r].status != WHARF_OK)
             return wi_comm_agree(node->comm, (wharf_status)mine->status,
                                  deadline);
     return wi_meeting_compare(all, node->size);
+}
+
+wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
+                          wi_meeting *all, wi_deadline deadline)
+{
+    node->apart = false;
+    wharf_status st = meet(node, mine, all, deadline);
+    if (st == WHARF_ETIMEDOUT)
+        node->apart = true;
+    return st;
 }

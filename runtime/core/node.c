@@ -251,7 +251,8 @@ static wharf_status open_connected(wharf_node *node, wi_deadline deadline)
         return st;
     if (!node->settings.keep_current)
         st = node->device->ops->make_current(node->device);
-    return wi_comm_agree(node->comm, st, deadline);
+    st = wi_comm_agree(node->comm, st, deadline);
+    return st == WHARF_OK ? wi_keeper_open(node, deadline) : st;
 }
 
 /* What can go wrong on this rank before it meets the others. */
@@ -365,7 +366,7 @@ static void release_events(wharf_node *node, wi_deadline deadline)
         return;
     for (wharf_event *e = node->events; e; e = e->next)
         wi_event_close_import(e);
-    wharf_status closed = wi_comm_agree(node->comm, WHARF_OK, deadline);
+    wharf_status closed = wi_node_let_go(node, deadline);
     while (node->events) {
         wi_log(WI_LOG_WARN,
                "event %llu was still there when its node was closed",
@@ -374,8 +375,22 @@ static void release_events(wharf_node *node, wi_deadline deadline)
     }
 }
 
-static wharf_status close_node(wharf_node *node)
+/* `met`: how the meeting ended. What the ranks agree on last must be the same
+ * on all: a rank that the meeting did not see may be in any other call. */
+static wharf_status comm_close(wharf_node *node, wharf_status met,
+                               wi_deadline deadline)
 {
+    if (met == WHARF_ETIMEDOUT) {
+        wi_comm_leave(&node->comm);
+        return met;
+    }
+    return wi_comm_close(&node->comm, deadline);
+}
+
+/* Leaves *out as it is if nothing was done. */
+static wharf_status close_node(wharf_node **out)
+{
+    wharf_node *node = *out;
     wi_deadline deadline = wi_node_deadline(node);
     wi_meeting mine = {.call = WI_CALL_CLOSE};
     wi_meeting all[WHARF_MAX_RANKS];
@@ -383,6 +398,7 @@ static wharf_status close_node(wharf_node *node)
     /* Work that still uses the buffers ends first; a ruined context has none.
      */
     wharf_ignore(wi_signal_quiesce(node));
+    wi_comm_skip_missed(node->comm);
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
     if (st == WHARF_EMISMATCH)
         return st;
@@ -392,11 +408,13 @@ static wharf_status close_node(wharf_node *node)
     release_events(node, deadline);
     release_mappings(node, deadline);
     wi_pad_close(node, deadline);
+    wi_keeper_close(node, deadline);
     wi_node_unplace(node);
-    wharf_status closed = wi_comm_close(&node->comm, deadline);
+    wharf_status closed = comm_close(node, st, deadline);
     pthread_mutex_unlock(&node->collective);
     node_delete(node);
     wi_stat_add(WI_STAT_live_nodes, -1);
+    *out = NULL;
     if (st == WHARF_OK)
         return closed;
     *wi_error_record() = cause;
@@ -419,10 +437,9 @@ wharf_status wharf_node_close(wharf_node **node)
             *node = NULL;
         return st;
     }
-    st = close_node(*node);
-    if (st == WHARF_EMISMATCH)
+    st = close_node(node);
+    if (*node)
         return wi_node_leave(*node, st);
-    *node = NULL;
     print_stats_at_end();
     return wi_call_end(st);
 }

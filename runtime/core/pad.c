@@ -51,6 +51,12 @@ static bool run_find(const wi_pad_page *page, wi_pad_run *run)
     return false;
 }
 
+static void toggle(wharf_node *node, const wi_pad_run *run)
+{
+    wi_node_toggle(node, 1 + (uint32_t)(run->page * node->size + run->rank),
+                   (uint32_t)run->first, (uint32_t)run->count);
+}
+
 /* In the pages that are there. */
 static bool run_take(wharf_node *node, wi_pad_run *run)
 {
@@ -59,6 +65,7 @@ static bool run_take(wharf_node *node, wi_pad_run *run)
             mark(taken_of(node->pads[p], run->rank), run->first, run->count,
                  true);
             run->page = p;
+            toggle(node, run);
             return true;
         }
     return false;
@@ -67,9 +74,11 @@ static bool run_take(wharf_node *node, wi_pad_run *run)
 void wi_pad_give(wharf_node *node, int runs, wi_pad_run *run)
 {
     for (int i = 0; i < runs; i++) {
-        if (run[i].page >= 0)
+        if (run[i].page >= 0) {
             mark(taken_of(node->pads[run[i].page], run[i].rank), run[i].first,
                  run[i].count, false);
+            toggle(node, &run[i]);
+        }
         run[i].page = -1;
     }
 }

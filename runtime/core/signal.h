@@ -40,7 +40,7 @@ typedef struct wi_pad_run {
 
 /*
  * Collective: `runs` runs, rank and count given by the caller, all or none.
- * WHARF_ELIMIT beyond WI_PAD_WORDS for one run or WHARF_MAX_PADS pages; what
+ * WHARF_ELIMIT beyond WI_PAD_WORDS for one run or WI_PAD_PAGES pages; what
  * an attach returns. Contents are what the last user left: see wi_pad_set.
  */
 wharf_status wi_pad_take(wharf_node *node, int runs, wi_pad_run *run,

@@ -92,6 +92,10 @@ static wharf_status range_take(const wi_cuda *cuda, void *wish, size_t bytes,
     return WHARF_OK;
 }
 
+/* Driver 580 serves a small reservation out of a range that it has already and
+ * ignores the address asked for (seen at 4 MiB, not at 128 MiB). */
+#define WISH_LEAST ((size_t)1 << 30)
+
 static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,
                                 wi_range *range)
 {
@@ -101,6 +105,8 @@ static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,
     void *base = NULL;
 
     bytes = (bytes + cuda->granularity - 1) & ~(cuda->granularity - 1);
+    if (wish && bytes < WISH_LEAST)
+        bytes = WISH_LEAST;
     status = wi_cuda_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;

@@ -17,7 +17,7 @@
 #       mp    host backend
 #       fake  CUDA code over the fake driver with DEVICES devices
 #       gpu   the real driver; skipped where there is none
-#     Other labels (fault, topo, hosts) stand beside these three, or alone.
+#     Other labels (fault, topo, example) stand beside these three, or alone.
 #     May be called again for the same NAME with another NP or SUFFIX.
 #
 # Tests are called label.x.npN[.suffix].

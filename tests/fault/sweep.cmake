@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # The sweep over host memory, over the fake driver, and over it with legacy
 # handles or none. One error code a call; by hand codes=3 tries all.
-wharf_mp_test(NAME t_sweep SOURCES t_sweep.c sweep_scenarios.c NP 3
+wharf_mp_test(NAME t_sweep SOURCES t_sweep.c sweep_scenarios.c
+              sweep_signals.c NP 3
               LABELS mp fake fault TESTING TIMEOUT 600
               ENV WHARF_LOG=none)
 set(some T_SWEEP=attach,attach_zero_read_only,attach_many,detach,close)

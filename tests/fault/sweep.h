@@ -11,6 +11,8 @@ typedef struct state {
     wharf_node *node;
     wharf_buffer *buffers[3];
     wharf_event *event;
+    wharf_notify *notify;
+    wharf_barrier *barrier;
 } state;
 
 typedef struct scenario {
@@ -24,7 +26,8 @@ typedef struct scenario {
     bool consumes; /* a failed act has used up what prepare made */
 } scenario;
 
-/* Ends with a NULL name. */
+/* Each ends with a NULL name. */
 extern const scenario scenarios[];
+extern const scenario signal_scenarios[];
 
 #endif

@@ -271,18 +271,26 @@ static bool wanted(const char *name)
     return false;
 }
 
+/* How many scenarios of a list were swept. */
+static int sweep_list(const scenario *list, long *total)
+{
+    int count = 0;
+
+    for (size_t i = 0; list[i].name != NULL; i++) {
+        if (!(list[i].modes & (unsigned)t_mode_get()) || !wanted(list[i].name))
+            continue;
+        *total += sweep(&list[i]);
+        count++;
+    }
+    return count;
+}
+
 static void sweep_all(void)
 {
     long total = 0;
-    int count = 0;
+    int count = sweep_list(scenarios, &total);
 
-    for (size_t i = 0; scenarios[i].name != NULL; i++) {
-        if (!(scenarios[i].modes & (unsigned)t_mode_get()) ||
-            !wanted(scenarios[i].name))
-            continue;
-        total += sweep(&scenarios[i]);
-        count++;
-    }
+    count += sweep_list(signal_scenarios, &total);
     if (t_me == 0)
         printf("sweep: %d scenarios, %d ranks, %ld injection points, all "
                "passed\n",

@@ -17,7 +17,7 @@ foreach(name t_buffer_attach t_buffer_options t_buffer_pool)
   wharf_group_test(NAME ${name} NP 1 4 LABELS mp fake gpu)
 endforeach()
 foreach(name t_buffer_many t_buffer_errors t_buffer_state t_event_basic
-             t_event_order t_stats t_node_query)
+             t_event_order t_stats t_node_query t_node_astray)
   wharf_group_test(NAME ${name} NP 3 LABELS mp fake gpu)
 endforeach()
 foreach(name t_node_open t_node_errors t_event_threads)
@@ -107,6 +107,7 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
   set(cases killed_before_attach killed_before_detach killed_before_record
             killed_before_close killed_before_open killed_leaving_child
             stopped_before_attach stopped_before_detach stopped_before_record
+            killed_before_notify killed_before_barrier stopped_before_barrier
             stopped_for_good)
   function(wharf_death_test label case np victim)
     set(test ${label}.death.np${np}.${case}.of${victim})

@@ -267,6 +267,55 @@ static void killed_before_record(void)
     finish();
 }
 
+/* A rank that waits for the dead one's signal: what was recorded before the
+ * death counts. */
+static void killed_before_notify(void)
+{
+    int waiter = verdict_rank();
+    wharf_notify *notify = NULL;
+
+    T_OK(wharf_notify_create(node, waiter, NULL, &notify));
+    if (t_me == victim) {
+        T_OK(wharf_notify_record(notify, NULL));
+        t_stream_sync(node, NULL);
+    }
+    t_barrier();
+    if (t_me == victim)
+        vanish(SIGKILL);
+    if (t_me == waiter) {
+        T_OK(wharf_notify_wait_host(notify, victim, 0));
+        told(wharf_notify_wait_host(notify, victim, 0), WHARF_EPEER, LATE_MS);
+    } else {
+        told(wharf_notify_destroy(&notify), WHARF_EPEER, LATE_MS);
+    }
+    close_after_death(false);
+    finish();
+}
+
+/* On the host backend entering says so. A stream cannot: it waits for good, but
+ * the end of the barrier lets it go. */
+static void killed_before_barrier(void)
+{
+    wharf_barrier *barrier = NULL;
+
+    T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
+    T_OK(wharf_barrier_enter(barrier, NULL));
+    t_stream_sync(node, NULL);
+    t_barrier();
+    if (t_me == victim)
+        vanish(SIGKILL);
+    if (t_mode_get() == T_HOST) {
+        told(wharf_barrier_enter(barrier, NULL), WHARF_EPEER, LATE_MS);
+    } else {
+        T_OK(wharf_barrier_enter(barrier, NULL));
+        T_OK(wharf_barrier_enter(barrier, NULL));
+        told(wharf_barrier_destroy(&barrier), WHARF_EPEER, LATE_MS);
+        T_CHECK(barrier == NULL);
+    }
+    close_after_death(false);
+    finish();
+}
+
 static void killed_before_close(void)
 {
     wharf_buffer *buffer = t_attach(node, 30000, 0);
@@ -431,6 +480,34 @@ static void stopped_before_record(void)
         finish();
 }
 
+static void stopped_before_barrier(void)
+{
+    wharf_barrier *barrier = NULL;
+    wharf_status st;
+
+    T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
+    t_barrier();
+    if (t_me == victim) {
+        vanish(SIGSTOP);
+        T_OK(wharf_barrier_enter(barrier, NULL));
+    } else {
+        st = wharf_barrier_enter(barrier, NULL);
+        if (t_mode_get() == T_HOST)
+            told(st, WHARF_ETIMEDOUT, TIMEOUT_MS + LATE_MS);
+        else
+            T_OK(st);
+        wake_victim();
+        /* The same use, entered again, is over when the late one comes. */
+        if (t_mode_get() == T_HOST)
+            T_OK(wharf_barrier_enter(barrier, NULL));
+    }
+    t_stream_sync(node, NULL);
+    T_OK(wharf_barrier_destroy(&barrier));
+    t_close(node);
+    if (t_me != victim)
+        finish();
+}
+
 /* Closed by the others while one is away for good. */
 static void stopped_for_good(void)
 {
@@ -463,12 +540,15 @@ static const struct {
     {"killed_before_detach", killed_before_detach, 30000},
     {"killed_leaving_child", killed_leaving_child, 30000},
     {"killed_before_record", killed_before_record, 30000},
+    {"killed_before_notify", killed_before_notify, 30000},
+    {"killed_before_barrier", killed_before_barrier, 30000},
     {"killed_before_close", killed_before_close, 30000},
     {"killed_at_any_point", killed_at_any_point, 30000},
     {"killed_before_open", killed_before_open, 3000},
     {"stopped_before_attach", stopped_before_attach, TIMEOUT_MS},
     {"stopped_before_detach", stopped_before_detach, TIMEOUT_MS},
     {"stopped_before_record", stopped_before_record, TIMEOUT_MS},
+    {"stopped_before_barrier", stopped_before_barrier, TIMEOUT_MS},
     {"stopped_for_good", stopped_for_good, TIMEOUT_MS},
 };
 

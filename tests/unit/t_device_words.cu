@@ -13,8 +13,13 @@ extern "C" __global__ void t_ping_pong(wharf_notify_view out,
                                        uint32_t *bad)
 {
     __shared__ bool came;
+    wharf_device_waiter waiter = wharf_device_wait_begin(in, 1 - in.rank);
 
+    /* Rounds of both kinds of wait: a waiter must leave the word as single
+     * waits would. */
     for (uint32_t i = 1; i <= rounds; i++) {
+        if (i == rounds / 2 && threadIdx.x == 0)
+            wharf_device_wait_end(waiter);
         for (int half = 0; half < 2; half++) {
             if (half == out.rank) {
                 to[threadIdx.x] = i * 1000 + threadIdx.x;
@@ -23,7 +28,9 @@ extern "C" __global__ void t_ping_pong(wharf_notify_view out,
                     wharf_device_notify(out);
             } else {
                 if (threadIdx.x == 0)
-                    came = wharf_device_wait(in, 1 - in.rank);
+                    came = i < rounds / 2
+                               ? wharf_device_wait_next(in, waiter, 1 - in.rank)
+                               : wharf_device_wait(in, 1 - in.rank);
                 __syncthreads();
                 if (!came || from[threadIdx.x] != i * 1000 + threadIdx.x)
                     atomicAdd(bad, 1u);

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What Wharf's hand-over between ranks costs, timed by events on the stream:
+ * barrier of all ranks, round trips of notify and event between rank 0 and the
+ * last rank, the same inside CUDA graphs, flags between running kernels, and
+ * what the calls cost the host that issues them. At the end what an event
+ * costs by its kind.
+ *
+ * Run: mpirun -n 2 sync_latency [--rounds N] [--warmup N]
+ */
+#include <wharf/device.cuh>
+#include <wharf/wharf.h>
+
+#include "bench.h"
+
+namespace
+{
+
+/* Operations in one measurement; in one graph, and its launches. */
+constexpr int operations = 200;
+constexpr int in_graph = 20;
+
+void wharf_check(wharf_status status)
+{
+    wharf_error error;
+    char text[512];
+
+    if (status == WHARF_OK)
+        return;
+    wharf_last_error(&error);
+    fprintf(stderr, "%s\n", wharf_error_format(&error, text, sizeof text));
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+struct timer {
+    cudaEvent_t from = nullptr, to = nullptr;
+    cudaStream_t stream;
+
+    explicit timer(cudaStream_t on) : stream(on)
+    {
+        CUDA_CHECK(cudaEventCreate(&from));
+        CUDA_CHECK(cudaEventCreate(&to));
+    }
+    ~timer()
+    {
+        cudaEventDestroy(from);
+        cudaEventDestroy(to);
+    }
+    void start()
+    {
+        CUDA_CHECK(cudaEventRecord(from, stream));
+    }
+    /* us since start, on the GPU. */
+    double stop()
+    {
+        float ms = 0;
+
+        CUDA_CHECK(cudaEventRecord(to, stream));
+        CUDA_CHECK(cudaEventSynchronize(to));
+        CUDA_CHECK(cudaEventElapsedTime(&ms, from, to));
+        return static_cast<double>(ms) * 1e3;
+    }
+};
+
+double slowest(double mine)
+{
+    double most = 0;
+
+    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
+}
+
+/* Everything that is measured, and how often. */
+struct job {
+    wharf_node *node = nullptr;
+    int rank = 0, size = 0, last = 0;
+    cudaStream_t stream = nullptr;
+    bench::options options;
+    bench::table table;
+    wharf_barrier *start = nullptr; /* everybody begins together */
+
+    bool is_end() const
+    {
+        return rank == 0 || rank == last;
+    }
+};
+
+/* `operations` of one thing: time on the GPU and on the host, each for one. */
+template <typename One>
+void measure(job &j, const std::string &op, bool pair, One one)
+{
+    timer clock(j.stream);
+
+    for (int round = -j.options.warmup; round < j.options.rounds; round++) {
+        double gpu = 0, host = 0, begin;
+
+        MPI_Barrier(MPI_COMM_WORLD);
+        wharf_check(wharf_barrier_enter(j.start, j.stream));
+        clock.start();
+        begin = MPI_Wtime();
+        for (int i = 0; i < operations && (!pair || j.is_end()); i++)
+            one();
+        host = (MPI_Wtime() - begin) * 1e6 / operations;
+        gpu = clock.stop() / operations;
+        /* A round trip is what the rank that begins it sees. */
+        gpu = slowest(pair && j.rank != 0 ? 0 : gpu);
+        host = slowest(host);
+        if (round < 0)
+            continue;
+        j.table.at(op, 0).samples.push_back(gpu);
+        j.table.at(op + "-issue", 0).samples.push_back(host);
+    }
+}
+
+/* The same, captured. */
+template <typename One>
+void measure_graph(job &j, const std::string &op, bool pair, One one)
+{
+    timer clock(j.stream);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+
+    CUDA_CHECK(
+        cudaStreamBeginCapture(j.stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < in_graph && (!pair || j.is_end()); i++)
+        one();
+    CUDA_CHECK(cudaStreamEndCapture(j.stream, &graph));
+    CUDA_CHECK(cudaGraphInstantiate(&exec, graph, 0));
+    for (int round = -j.options.warmup; round < j.options.rounds; round++) {
+        double gpu = 0;
+
+        MPI_Barrier(MPI_COMM_WORLD);
+        wharf_check(wharf_barrier_enter(j.start, j.stream));
+        clock.start();
+        for (int i = 0; i < operations / in_graph; i++)
+            CUDA_CHECK(cudaGraphLaunch(exec, j.stream));
+        gpu = clock.stop() / operations;
+        gpu = slowest(pair && j.rank != 0 ? 0 : gpu);
+        if (round >= 0)
+            j.table.at(op, 0).samples.push_back(gpu);
+    }
+    CUDA_CHECK(cudaGraphExecDestroy(exec));
+    CUDA_CHECK(cudaGraphDestroy(graph));
+}
+
+/* ---- Barrier, notify, event -------------------------------------------- */
+
+void measure_barrier(job &j)
+{
+    wharf_barrier *barrier = nullptr;
+    auto one = [&] { wharf_check(wharf_barrier_enter(barrier, j.stream)); };
+
+    wharf_check(wharf_barrier_create(j.node, 0, nullptr, nullptr, &barrier));
+    measure(j, "barrier", false, one);
+    measure_graph(j, "barrier-graph", false, one);
+    wharf_check(wharf_barrier_destroy(&barrier));
+}
+
+struct notify_pair {
+    wharf_notify *there = nullptr, *back = nullptr;
+
+    notify_pair(job &j, const wharf_notify_options &options)
+    {
+        wharf_check(wharf_notify_create(j.node, j.last, &options, &there));
+        wharf_check(wharf_notify_create(j.node, 0, &options, &back));
+    }
+    ~notify_pair()
+    {
+        wharf_check(wharf_notify_destroy(&there));
+        wharf_check(wharf_notify_destroy(&back));
+    }
+    void round_trip(const job &j) const
+    {
+        if (j.rank == 0) {
+            wharf_check(wharf_notify_record(there, j.stream));
+            wharf_check(wharf_notify_wait(back, j.last, j.stream, 0));
+        } else {
+            wharf_check(wharf_notify_wait(there, 0, j.stream, 0));
+            wharf_check(wharf_notify_record(back, j.stream));
+        }
+    }
+};
+
+/* Not so between GPUs without atomics; the same on all ranks. */
+bool possible(job &j, const wharf_notify_options &options)
+{
+    wharf_notify *notify = nullptr;
+    wharf_status status = wharf_notify_create(j.node, 0, &options, &notify);
+
+    if (status == WHARF_EUNSUPPORTED)
+        return false;
+    wharf_check(status);
+    wharf_check(wharf_notify_destroy(&notify));
+    return true;
+}
+
+void measure_notify(job &j)
+{
+    wharf_notify_options options = WHARF_NOTIFY_OPTIONS_INIT;
+
+    {
+        notify_pair pair(j, options);
+
+        measure(j, "notify", true, [&] { pair.round_trip(j); });
+    }
+    options.capturable = WHARF_SWITCH_ON;
+    if (!possible(j, options))
+        return;
+    notify_pair pair(j, options);
+
+    measure(j, "notify-capturable", true, [&] { pair.round_trip(j); });
+    measure_graph(j, "notify-graph", true, [&] { pair.round_trip(j); });
+}
+
+void measure_event(job &j)
+{
+    wharf_event *there = nullptr, *back = nullptr;
+    uint64_t number = 0;
+
+    wharf_check(wharf_event_create(j.node, 0, &there));
+    wharf_check(wharf_event_create(j.node, j.last, &back));
+    measure(j, "event", true, [&] {
+        number++;
+        if (j.rank == 0) {
+            wharf_check(wharf_event_record(there, j.stream, nullptr));
+            wharf_check(wharf_event_wait(back, j.stream, number));
+        } else {
+            wharf_check(wharf_event_wait(there, j.stream, number));
+            wharf_check(wharf_event_record(back, j.stream, nullptr));
+        }
+    });
+    wharf_check(wharf_event_destroy(&there));
+    wharf_check(wharf_event_destroy(&back));
+}
+
+/* ---- Flags between running kernels ------------------------------------- */
+
+__global__ void ping(wharf_notify_view there, wharf_notify_view back, int from,
+                     int count, bool begins, int *late)
+{
+    const wharf_notify_view &mine = begins ? back : there;
+    wharf_device_waiter waiter = wharf_device_wait_begin(mine, from);
+
+    for (int i = 0; i < count; i++) {
+        if (begins)
+            wharf_device_notify(there);
+        if (!wharf_device_wait_next(mine, waiter, from)) {
+            *late = 1;
+            break;
+        }
+        if (!begins)
+            wharf_device_notify(back);
+    }
+    wharf_device_wait_end(waiter);
+}
+
+/* Two kernels that wait for each other must run at the same time. */
+bool together(job &j)
+{
+    wharf_mechanism mechanism = WHARF_MECHANISM_AUTO;
+
+    wharf_check(wharf_node_mechanism(j.node, 0, j.last, &mechanism, nullptr));
+    return mechanism == WHARF_MECHANISM_KERNEL;
+}
+
+void measure_flags(job &j)
+{
+    wharf_notify_options options = WHARF_NOTIFY_OPTIONS_INIT;
+    wharf_notify_view there = {}, back = {};
+    timer clock(j.stream);
+    int *late = nullptr, was_late = 0;
+
+    options.mechanism = WHARF_MECHANISM_KERNEL;
+    notify_pair pair(j, options);
+
+    CUDA_CHECK(cudaMalloc(&late, sizeof *late));
+    CUDA_CHECK(cudaMemset(late, 0, sizeof *late));
+    wharf_check(wharf_notify_device(pair.there, &there));
+    wharf_check(wharf_notify_device(pair.back, &back));
+    for (int round = -j.options.warmup; round < j.options.rounds; round++) {
+        double gpu = 0;
+
+        MPI_Barrier(MPI_COMM_WORLD);
+        wharf_check(wharf_barrier_enter(j.start, j.stream));
+        clock.start();
+        if (j.is_end())
+            ping<<<1, 1, 0, j.stream>>>(there, back, j.rank == 0 ? j.last : 0,
+                                        operations * 10, j.rank == 0, late);
+        CUDA_CHECK(cudaGetLastError());
+        gpu = clock.stop() / operations / 10;
+        gpu = slowest(j.rank == 0 ? gpu : 0);
+        if (round >= 0)
+            j.table.at("flags-in-kernels", 0).samples.push_back(gpu);
+    }
+    CUDA_CHECK(
+        cudaMemcpy(&was_late, late, sizeof late[0], cudaMemcpyDeviceToHost));
+    if (was_late)
+        fprintf(stderr, "sync_latency: a kernel's wait gave up\n");
+    CUDA_CHECK(cudaFree(late));
+}
+
+/* ---- Kinds of events --------------------------------------------------- */
+
+void measure_kind(job &j, const std::string &op, unsigned flags)
+{
+    timer clock(j.stream);
+    cudaEvent_t event;
+
+    CUDA_CHECK(cudaEventCreateWithFlags(&event, flags));
+    for (int round = -j.options.warmup; round < j.options.rounds; round++) {
+        double gpu;
+
+        MPI_Barrier(MPI_COMM_WORLD);
+        clock.start();
+        for (int i = 0; i < operations; i++)
+            CUDA_CHECK(cudaEventRecord(event, j.stream));
+        gpu = slowest(clock.stop() / operations);
+        if (round >= 0)
+            j.table.at(op, 0).samples.push_back(gpu);
+    }
+    CUDA_CHECK(cudaEventDestroy(event));
+}
+
+/* How rank 0 signals to its neighbour in rank order and to the last rank. */
+void print_head(job &j)
+{
+    const int others[] = {1, j.last};
+
+    for (int k = 0; k < (j.last == 1 ? 1 : 2) && j.rank == 0; k++) {
+        wharf_mechanism mechanism = WHARF_MECHANISM_AUTO;
+        char reason[96] = "";
+
+        wharf_check(
+            wharf_node_mechanism(j.node, 0, others[k], &mechanism, reason));
+        printf("# rank 0 to %d: %s, %s\n", others[k],
+               wharf_mechanism_name(mechanism), reason);
+    }
+    if (j.rank == 0)
+        printf("# one operation in us; a barrier once, all else there and "
+               "back\n");
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
+    int device = 0;
+    bool good;
+    job j;
+
+    j.options = bench::parse(argc, argv);
+    MPI_Init(&argc, &argv);
+    options.backend = WHARF_BACKEND_CUDA;
+    wharf_check(wharf_node_open(MPI_COMM_WORLD, &options, &j.node));
+    j.rank = wharf_node_rank(j.node);
+    j.size = wharf_node_size(j.node);
+    j.last = j.size - 1;
+    if (j.size < 2) {
+        fprintf(stderr, "sync_latency: needs two ranks of one node\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    CUDA_CHECK(cudaGetDevice(&device));
+    CUDA_CHECK(cudaStreamCreateWithFlags(&j.stream, cudaStreamNonBlocking));
+    bench::print_ranks(j.rank, j.size, device);
+    print_head(j);
+    wharf_check(wharf_barrier_create(j.node, 0, nullptr, nullptr, &j.start));
+
+    measure_barrier(j);
+    measure_notify(j);
+    measure_event(j);
+    if (together(j))
+        measure_flags(j);
+    measure_kind(j, "record-timing", cudaEventDefault);
+    measure_kind(j, "record-no-timing", cudaEventDisableTiming);
+    measure_kind(j, "record-interprocess",
+                 cudaEventDisableTiming | cudaEventInterprocess);
+
+    wharf_check(wharf_barrier_destroy(&j.start));
+    good = j.table.print(j.rank);
+    CUDA_CHECK(cudaStreamDestroy(j.stream));
+    wharf_check(wharf_node_close(&j.node));
+    MPI_Finalize();
+    return good ? 0 : 1;
+}

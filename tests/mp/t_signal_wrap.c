@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Numbers near the end of their 32 bits: signals go on across the wrap, by
+ * every mechanism that counts on the host. Sees the internals, to start there.
+ */
+#include "core/signal.h"
+#include "t_group.h"
+
+#include <mpi.h>
+
+enum { BYTES = 512, ROUNDS = 60 };
+
+static void data_round(wharf_node *node, wharf_buffer *data, wharf_buffer *own,
+                       wharf_barrier *barrier, wharf_stream stream, int round)
+{
+    unsigned char value = (unsigned char)(round + 1);
+    int left = (t_me + t_ranks - 1) % t_ranks;
+
+    t_stream_fill(node, stream, t_segment(data, t_me, NULL), value, BYTES);
+    T_OK(wharf_barrier_enter(barrier, stream));
+    t_stream_copy(node, stream, t_segment(own, t_me, NULL),
+                  t_segment(data, left, NULL), BYTES);
+    T_OK(wharf_barrier_enter(barrier, stream));
+    t_stream_sync(node, stream);
+    T_EQ_INT(-1, t_dev_check_value(t_place(node, own, t_me),
+                                   t_segment(own, t_me, NULL), BYTES, value));
+}
+
+static void barrier_wraps(void)
+{
+    wharf_node *node = t_open();
+    wharf_buffer *data = t_attach(node, BYTES, 0);
+    wharf_buffer *own = t_attach(node, BYTES, 0);
+    wharf_stream stream = t_stream_create(node);
+    wharf_barrier *barrier = NULL;
+
+    wi_signal_first_epoch = UINT32_MAX - 2 * ROUNDS / 2;
+    T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
+    for (int i = 0; i < ROUNDS; i++)
+        data_round(node, data, own, barrier, stream, i);
+    t_barrier();
+    T_OK(wharf_barrier_destroy(&barrier));
+    wi_signal_first_epoch = 0;
+    t_stream_destroy(node, stream);
+    t_detach(own);
+    t_detach(data);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+/* Records ahead of the waits, and waits ahead of the records. */
+static void notify_wraps(void)
+{
+    wharf_node *node = t_open();
+    wharf_stream stream = t_stream_create(node);
+    wharf_notify *notify = NULL;
+
+    wi_signal_first_epoch = UINT32_MAX - ROUNDS / 2;
+    T_OK(wharf_notify_create(node, 0, NULL, &notify));
+    for (int part = 0; part < 4; part++) {
+        bool records_first = part % 2 == 0;
+
+        if (t_me != 0 && records_first)
+            for (int i = 0; i < ROUNDS / 4; i++)
+                T_OK(wharf_notify_record(notify, stream));
+        if (records_first || t_mode_get() == T_HOST) {
+            t_stream_sync(node, stream);
+            t_barrier();
+        }
+        if (t_me != 0 && !records_first)
+            for (int i = 0; i < ROUNDS / 4; i++)
+                T_OK(wharf_notify_record(notify, stream));
+        for (int from = 1; t_me == 0 && from < t_ranks; from++)
+            for (int i = 0; i < ROUNDS / 4; i++) {
+                if (i % 3 == 0) {
+                    t_stream_sync(node, stream);
+                    T_OK(wharf_notify_wait_host(notify, from, 0));
+                } else {
+                    T_OK(wharf_notify_wait(notify, from, stream, 0));
+                }
+            }
+    }
+    t_stream_sync(node, stream);
+    if (t_me == 0)
+        T_STATUS(WHARF_ETIMEDOUT, wharf_notify_wait_host(notify, 1, 5));
+    t_barrier();
+    T_OK(wharf_notify_destroy(&notify));
+    wi_signal_first_epoch = 0;
+    t_stream_destroy(node, stream);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+static const t_case cases[] = {
+    {"barrier_wraps", barrier_wraps, T_ANY},
+    {"notify_wraps", notify_wraps, T_ANY},
+    {NULL, NULL, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return t_main(argc, argv, MPI_THREAD_SERIALIZED, cases);
+}
