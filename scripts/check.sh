@@ -174,7 +174,8 @@ check_words() {
     if git rev-parse --git-dir >/dev/null 2>&1; then
         mapfile -t list < <(git ls-files -co --exclude-standard)
     else
-        mapfile -t list < <(find . -path './build*' -prune -o -type f -print)
+        mapfile -t list < <(find . \( -path './build*' -o -path ./.git \) \
+            -prune -o -type f -print)
     fi
     # Bracketed letters keep this script from finding itself.
     grep -nIE '\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b' "${list[@]}" /dev/null |

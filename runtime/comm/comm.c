@@ -400,6 +400,7 @@ static wharf_status node_connect(wi_opening *o, size_t shared_bytes)
     comm->mpi = o->node;
     comm->lock_fd = -1;
     MPI_Comm_rank(comm->mpi, &comm->rank);
+    wi_call_set_rank(comm->rank);
     MPI_Comm_size(comm->mpi, &comm->size);
     MPI_Query_thread(&comm->thread_level);
     status = body_fill(o, shared_bytes);

@@ -293,6 +293,7 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
     size_t shared = (size_t)WHARF_MAX_EVENTS * sizeof(wi_event_slot);
     wharf_status st = wi_comm_open(user, shared, deadline, &comm);
     if (st == WHARF_OK) {
+        wi_call_set_rank(wi_comm_rank(comm));
         if (own != WHARF_OK) {
             *wi_error_record() = own_record;
             wi_error_record()->rank = wi_comm_rank(comm);

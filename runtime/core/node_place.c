@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -80,8 +81,10 @@ static wharf_status without_cuda(wharf_node *node, wharf_status st, bool some,
         return wi_decided_alike(wi_fail(
             WHARF_EDEGRADED, "give every rank a GPU, or use WHARF_BACKEND=host",
             "GPUs would be left unused because %s", reason));
+    /* Who names a driver wants it used. */
+    bool warn = some || wi_config_text(WI_SETTING_CUDA_DRIVER)[0];
     if (node->rank == 0)
-        wi_log(some ? WI_LOG_WARN : WI_LOG_INFO,
+        wi_log(warn ? WI_LOG_WARN : WI_LOG_INFO,
                "sharing host memory, no GPU is used: %s", reason);
     return use_host(node, reason, deadline);
 }

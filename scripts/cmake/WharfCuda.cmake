@@ -2,6 +2,9 @@
 # The CUDA backend needs nvcc for its kernels and cuda.h for types; it links no
 # CUDA library, since the driver is loaded at run time. Sets WHARF_WITH_CUDA.
 set(WHARF_WITH_CUDA OFF)
+if(NOT WHARF_CUDA MATCHES "^(AUTO|ON|OFF|TRUE|FALSE|YES|NO|1|0)$")
+  message(FATAL_ERROR "WHARF_CUDA=${WHARF_CUDA}: use AUTO, ON or OFF")
+endif()
 if(WHARF_CUDA)
   find_package(CUDAToolkit 12.0 QUIET)
   if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
