@@ -93,7 +93,7 @@ static wharf_status range_take(const wi_cuda *cuda, void *wish, size_t bytes,
 }
 
 /* Driver 580 serves a small reservation out of a range that it has already and
- * ignores the address asked for (seen at 4 MiB, not at 128 MiB). */
+ * ignores the address asked for (seen up to 16 MiB, not from 32 MiB). */
 #define WISH_LEAST ((size_t)1 << 30)
 
 static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,

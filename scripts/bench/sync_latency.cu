@@ -263,11 +263,69 @@ bool together(job &j)
     return mechanism == WHARF_MECHANISM_KERNEL;
 }
 
+/* Kernels of both ends that hand over `operations * 10` times to and fro. */
+template <typename Launch>
+void measure_kernels(job &j, const std::string &op, Launch launch)
+{
+    timer clock(j.stream);
+
+    for (int round = -j.options.warmup; round < j.options.rounds; round++) {
+        double gpu = 0;
+
+        MPI_Barrier(MPI_COMM_WORLD);
+        wharf_check(wharf_barrier_enter(j.start, j.stream));
+        clock.start();
+        if (j.is_end())
+            launch(operations * 10);
+        CUDA_CHECK(cudaGetLastError());
+        gpu = clock.stop() / operations / 10;
+        gpu = slowest(j.rank == 0 ? gpu : 0);
+        if (round >= 0)
+            j.table.at(op, 0).samples.push_back(gpu);
+    }
+}
+
+/* The bare words, in the waiter's segment of a buffer: a number that grows is
+ * written there and waited for. */
+__global__ void ping_words(uint32_t *mine, uint32_t *theirs, uint32_t first,
+                           int count, bool begins, int *late)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        if (begins)
+            wharf_word_write(theirs, i);
+        if (!wharf_word_wait(mine, i, false, 1000000000)) {
+            *late = 1;
+            return;
+        }
+        if (!begins)
+            wharf_word_write(theirs, i);
+    }
+}
+
+void measure_words(job &j, int *late)
+{
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+    wharf_buffer *buffer = nullptr;
+    void *mine = nullptr, *theirs = nullptr;
+    uint32_t first = 1;
+
+    options.flags = WHARF_BUFFER_ZERO;
+    wharf_check(wharf_buffer_attach(j.node, 256, &options, &buffer));
+    wharf_check(wharf_buffer_segment(buffer, j.rank, &mine, nullptr));
+    wharf_check(wharf_buffer_segment(buffer, j.rank == 0 ? j.last : 0, &theirs,
+                                     nullptr));
+    measure_kernels(j, "flags-in-kernels", [&](int count) {
+        ping_words<<<1, 1, 0, j.stream>>>((uint32_t *)mine, (uint32_t *)theirs,
+                                          first, count, j.rank == 0, late);
+        first += count;
+    });
+    wharf_check(wharf_buffer_detach(&buffer));
+}
+
 void measure_flags(job &j)
 {
     wharf_notify_options options = WHARF_NOTIFY_OPTIONS_INIT;
     wharf_notify_view there = {}, back = {};
-    timer clock(j.stream);
     int *late = nullptr, was_late = 0;
 
     options.mechanism = WHARF_MECHANISM_KERNEL;
@@ -277,21 +335,11 @@ void measure_flags(job &j)
     CUDA_CHECK(cudaMemset(late, 0, sizeof *late));
     wharf_check(wharf_notify_device(pair.there, &there));
     wharf_check(wharf_notify_device(pair.back, &back));
-    for (int round = -j.options.warmup; round < j.options.rounds; round++) {
-        double gpu = 0;
-
-        MPI_Barrier(MPI_COMM_WORLD);
-        wharf_check(wharf_barrier_enter(j.start, j.stream));
-        clock.start();
-        if (j.is_end())
-            ping<<<1, 1, 0, j.stream>>>(there, back, j.rank == 0 ? j.last : 0,
-                                        operations * 10, j.rank == 0, late);
-        CUDA_CHECK(cudaGetLastError());
-        gpu = clock.stop() / operations / 10;
-        gpu = slowest(j.rank == 0 ? gpu : 0);
-        if (round >= 0)
-            j.table.at("flags-in-kernels", 0).samples.push_back(gpu);
-    }
+    measure_kernels(j, "notify-in-kernels", [&](int count) {
+        ping<<<1, 1, 0, j.stream>>>(there, back, j.rank == 0 ? j.last : 0,
+                                    count, j.rank == 0, late);
+    });
+    measure_words(j, late);
     CUDA_CHECK(
         cudaMemcpy(&was_late, late, sizeof late[0], cudaMemcpyDeviceToHost));
     if (was_late)
