@@ -105,12 +105,14 @@ static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,
     void *base = NULL;
 
     bytes = (bytes + cuda->granularity - 1) & ~(cuda->granularity - 1);
-    if (wish && bytes < WISH_LEAST)
-        bytes = WISH_LEAST;
     status = wi_cuda_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
     status = range_take(cuda, wish, bytes, &base);
+    if (status == WHARF_EUNSUPPORTED && wish && bytes < WISH_LEAST) {
+        bytes = WISH_LEAST;
+        status = range_take(cuda, wish, bytes, &base);
+    }
     wi_cuda_leave(&visit);
     if (status != WHARF_OK)
         return status;
