@@ -85,8 +85,10 @@ static void close_ring(wharf_event *event, bool safe)
     for (int k = 0; k < WI_EVENT_RING; k++) {
         if (event->device_event[k] && safe)
             ops->event_destroy(event->device_event[k]);
-        else if (event->device_event[k])
+        else if (event->device_event[k]) {
+            ops->keep(event->node->device);
             ops->event_abandon(event->device_event[k]);
+        }
         event->device_event[k] = NULL;
     }
 }

@@ -326,6 +326,7 @@ static void free_owned(wi_mapping *mapping, bool safe)
         if (safe || mapping->way->ops->kind != WHARF_HANDLE_IPC) {
             mapping->way->ops->destroy(node->device, mapping->block[b]);
         } else {
+            node->device->ops->keep(node->device);
             wi_stat_add(WI_STAT_kept_bytes,
                         (int64_t)mapping->layout.block[b].bytes);
             wi_log(WI_LOG_WARN,

@@ -177,10 +177,17 @@ static void cuda_close(wi_device *device)
     WI_CU_BACK(cuMemFreeHost, (cuda->words));
     WI_CU_BACK(cuStreamDestroy, (cuda->stream));
     wi_cuda_leave(&visit);
-    WI_CU_BACK(cuDevicePrimaryCtxRelease, (cuda->device));
+    if (!__atomic_load_n(&cuda->keeps, __ATOMIC_RELAXED))
+        WI_CU_BACK(cuDevicePrimaryCtxRelease, (cuda->device));
     wi_stat_add(WI_STAT_live_contexts, -1);
     pthread_mutex_destroy(&cuda->lock);
     wi_free(cuda);
+}
+
+/* The end of its context would be the end of all that was made in it. */
+static void cuda_keep(wi_device *device)
+{
+    __atomic_store_n(&wi_cuda_of(device)->keeps, 1, __ATOMIC_RELAXED);
 }
 
 static wharf_status cuda_make_current(wi_device *device)
@@ -397,6 +404,7 @@ const wi_device_ops wi_device_cuda = {
     .enumerate = wi_cuda_enumerate,
     .open = cuda_open,
     .close = cuda_close,
+    .keep = cuda_keep,
     .make_current = cuda_make_current,
     .health = cuda_health,
     .link = wi_cuda_link,

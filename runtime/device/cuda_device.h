@@ -29,6 +29,7 @@ typedef struct wi_cuda {
     CUkernel sync4;       /* set before kernels_ready, constant after */
     CUkernel sync64;
     int kernels_ready; /* atomic */
+    int keeps;         /* atomic: the context is not given back at close */
 } wi_cuda;
 
 static inline wi_cuda *wi_cuda_of(wi_device *device)

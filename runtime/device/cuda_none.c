@@ -211,6 +211,7 @@ const wi_device_ops wi_device_cuda = {
     .enumerate = none_enumerate,
     .open = none_open,
     .close = none_close,
+    .keep = none_close,
     .make_current = none_device,
     .health = none_device,
     .link = none_link,

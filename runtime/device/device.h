@@ -100,6 +100,10 @@ struct wi_device_ops {
     wharf_status (*open)(const wi_device_desc *desc, wi_device **device);
     void (*close)(wi_device *device);
 
+    /* What was made on the device outlives its close, to the end of the
+     * process: another process may still use it. */
+    void (*keep)(wi_device *device);
+
     /* Makes the context current in the calling thread, for good. */
     wharf_status (*make_current)(wi_device *device);
 

@@ -45,6 +45,12 @@ static wharf_status host_open(const wi_device_desc *desc, wi_device **device)
     return WHARF_OK;
 }
 
+/* Descriptors keep their memory by themselves. */
+static void host_keep(wi_device *device)
+{
+    (void)device;
+}
+
 static void host_close(wi_device *device)
 {
     wi_free(device);
@@ -250,6 +256,7 @@ const wi_device_ops wi_device_host = {
     .enumerate = host_enumerate,
     .open = host_open,
     .close = host_close,
+    .keep = host_keep,
     .make_current = host_fine,
     .health = host_fine,
     .link = host_link,

@@ -397,36 +397,13 @@ static void killed_before_open(void)
 
 enum { TIMEOUT_MS = 1500 };
 
-/* Holds until the victim has really stopped: the others may be faster than its
- * signal, and one that comes to a running process wakes nobody. */
-static void victim_stops(void)
-{
-    long long end = now_ms() + VERDICT_MS;
-    char path[64], line[256], state = '?';
-
-    snprintf(path, sizeof path, "/proc/%d/stat", shared->pid[victim]);
-    while (state != 'T') {
-        FILE *file = fopen(path, "r");
-        const char *name_end = NULL;
-
-        T_CHECK(file != NULL && now_ms() < end);
-        if (fgets(line, sizeof line, file))
-            name_end = strrchr(line, ')');
-        fclose(file);
-        T_CHECK(name_end != NULL);
-        state = name_end[2];
-        if (state != 'T')
-            pause_ms(1);
-    }
-}
-
 /* Wakes the victim again once all others have been told. */
 static void wake_victim(void)
 {
     atomic_store(&shared->ready[t_me], 1);
     if (t_me == verdict_rank()) {
         T_CHECK(survivors_all(shared->ready));
-        victim_stops();
+        t_wait_stopped(shared->pid[victim], VERDICT_MS);
         T_CHECK(kill(shared->pid[victim], SIGCONT) == 0);
     }
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 int t_me = -1;
@@ -368,4 +369,25 @@ t_holdings t_holdings_get(void)
     t_holdings holdings = {count_descriptors(), count_mappings()};
 
     return holdings;
+}
+
+void t_wait_stopped(int pid, int most_ms)
+{
+    struct timespec pause = {0, 1000000};
+    char path[64], line[256], state = '?';
+
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    for (int ms = 0; state != 'T'; ms++) {
+        FILE *file = fopen(path, "r");
+        const char *name_end = NULL;
+
+        T_CHECK(file != NULL && ms < most_ms);
+        if (fgets(line, sizeof line, file))
+            name_end = strrchr(line, ')');
+        fclose(file);
+        T_CHECK(name_end != NULL);
+        state = name_end[2];
+        if (state != 'T')
+            nanosleep(&pause, NULL);
+    }
 }

@@ -127,4 +127,8 @@ typedef struct t_holdings {
 } t_holdings;
 t_holdings t_holdings_get(void);
 
+/* Holds until a process has really stopped: its signal may be slower than this
+ * caller, and one that comes to a running process wakes nobody. */
+void t_wait_stopped(int pid, int most_ms);
+
 #endif
