@@ -110,7 +110,7 @@ sanitizer_run() { # PRESET [CTEST-OPTION...]
     step "configuring $preset" setup_configure "$preset" "build-$preset" \
         -DWHARF_BUILD_EXAMPLES=OFF || return
     step "building $preset" setup_build "build-$preset" || return
-    for label in 'unit|topo' fault fake mp; do
+    for label in 'unit|topo|fuzz' fault fake mp; do
         if [ $SECONDS -gt $latest_start_s ]; then
             say "$preset: $label left out, $SECONDS s are used"
             continue

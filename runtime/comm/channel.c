@@ -27,11 +27,12 @@ wharf_status wi_channel_new(wi_comm *comm)
     c->polls = wi_calloc(size, sizeof *c->polls);
     c->got = wi_calloc(size, sizeof *c->got);
     c->due = wi_calloc(size, sizeof *c->due);
+    c->next = wi_calloc(size, sizeof *c->next);
     c->sent = wi_calloc(size, sizeof *c->sent);
     c->relay = wi_calloc(WI_RELAY, sizeof *c->relay);
     c->inbox = wi_calloc(1, sizeof *c->inbox);
-    if (!c->sockets || !c->polls || !c->got || !c->due || !c->sent ||
-        !c->relay || !c->inbox)
+    if (!c->sockets || !c->polls || !c->got || !c->due || !c->next ||
+        !c->sent || !c->relay || !c->inbox)
         return WHARF_ENOMEM;
     return WHARF_OK;
 }
@@ -46,6 +47,7 @@ void wi_channel_free(wi_comm *comm)
     wi_free(c->polls);
     wi_free(c->got);
     wi_free(c->due);
+    wi_free(c->next);
     wi_free(c->sent);
     wi_free(c->relay);
     wi_free(c->inbox);

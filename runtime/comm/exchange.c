@@ -58,6 +58,13 @@ static int parcel_next(const exchange *x, int sender, int from)
     return from;
 }
 
+static void parcel_came(exchange *x, const wi_message *message)
+{
+    x->c->got[message->sender]++;
+    x->c->next[message->sender] = message->index + 1;
+    x->missing--;
+}
+
 static void relay_drop(wi_relay *entry)
 {
     if (!entry->own)
@@ -131,9 +138,24 @@ static wharf_status message_send(exchange *x, int socket, wi_relay *entry)
                                                            : WHARF_EPEER;
 }
 
-/* Reads the next message of this exchange. WHARF_OK, WHARF_ENOTREADY, or
- * WHARF_EPEER: the connection is gone. */
-static wharf_status message_receive(exchange *x, int socket, wi_relay *entry)
+/* The message is the one that its sender has to send next. */
+static bool message_due(const exchange *x, const wi_message *message,
+                        size_t bytes, int from)
+{
+    int sender = message->sender;
+
+    return bytes == sizeof *message && message->serial == x->c->serial &&
+           (from < 0 || sender == from) && sender >= 0 &&
+           sender < x->comm->size && sender != x->comm->rank &&
+           x->c->got[sender] < x->c->due[sender] &&
+           message->index == parcel_next(x, sender, x->c->next[sender]);
+}
+
+/* Reads the next message of this exchange that is due: `from` that rank, or
+ * from anybody if -1. WHARF_OK, WHARF_ENOTREADY, or WHARF_EPEER: the connection
+ * is gone. */
+static wharf_status message_receive(exchange *x, int socket, int from,
+                                    wi_relay *entry)
 {
     for (;;) {
         size_t bytes = 0;
@@ -152,6 +174,8 @@ static wharf_status message_receive(exchange *x, int socket, wi_relay *entry)
         if (status != WHARF_OK || bytes == 0)
             return WHARF_EPEER;
         entry->own = false;
+        if (bytes != sizeof entry->message)
+            entry->message = (wi_message){.sender = -1};
         if (count < 0) {
             exchange_fail(x, wi_fail_os(EMFILE, LIMIT_REMEDY,
                                         "no room for %d descriptors of rank %d "
@@ -162,9 +186,7 @@ static wharf_status message_receive(exchange *x, int socket, wi_relay *entry)
             count = 0;
         }
         entry->message.count = count;
-        if (bytes == sizeof entry->message &&
-            entry->message.serial == x->c->serial &&
-            entry->message.index >= 0 && entry->message.index < x->count)
+        if (message_due(x, &entry->message, bytes, from))
             return WHARF_OK;
         relay_drop(entry);
     }
@@ -198,14 +220,13 @@ static wharf_status guest_step(exchange *x)
         x->own_next = parcel_next(x, x->comm->rank, x->own_next + 1);
     }
     while (x->missing > 0) {
-        wharf_status status = message_receive(x, socket, x->c->inbox);
+        wharf_status status = message_receive(x, socket, -1, x->c->inbox);
 
         if (status == WHARF_EPEER)
             return guest_gone(x);
         if (status != WHARF_OK)
             break;
-        x->missing--;
-        x->c->got[x->c->inbox->message.sender]++;
+        parcel_came(x, &x->c->inbox->message);
         relay_take(x, x->c->inbox);
     }
     return x->missing == 0 && x->own_next == x->count ? WHARF_OK
@@ -255,16 +276,6 @@ static void host_lost(exchange *x, int rank)
     wi_sys_close(&x->c->sockets[rank]);
 }
 
-/* Index of the parcel that `rank` has to send next. */
-static int host_due_index(const exchange *x, int rank)
-{
-    int index = parcel_next(x, rank, 0);
-
-    for (int i = 0; i < x->c->got[rank]; i++)
-        index = parcel_next(x, rank, index + 1);
-    return index;
-}
-
 /* Reads from one rank while there is room. */
 static bool host_read(exchange *x, int rank)
 {
@@ -276,19 +287,16 @@ static bool host_read(exchange *x, int rank)
         wharf_status status = WHARF_EPEER;
 
         if (c->sockets[rank] >= 0) {
-            status = message_receive(x, c->sockets[rank], entry);
+            status = message_receive(x, c->sockets[rank], rank, entry);
             if (status == WHARF_EPEER)
                 host_lost(x, rank);
         }
         if (status == WHARF_ENOTREADY)
             break;
         if (status == WHARF_EPEER)
-            relay_broken(x, entry, host_due_index(x, rank));
-        /* The socket says who it is, not the message. */
-        entry->message.sender = rank;
+            relay_broken(x, entry, parcel_next(x, rank, c->next[rank]));
         ring_push(x);
-        c->got[rank]++;
-        x->missing--;
+        parcel_came(x, &entry->message);
         moved = true;
     }
     return moved;
@@ -475,7 +483,7 @@ wharf_status wi_comm_exchange(wi_comm *comm, int count, const int *senders,
     if (comm->size == 1)
         return WHARF_OK;
     for (int r = 0; r < comm->size; r++) {
-        c->got[r] = c->due[r] = 0;
+        c->got[r] = c->due[r] = c->next[r] = 0;
         c->sent[r] = 0;
     }
     for (int i = 0; i < count; i++) {

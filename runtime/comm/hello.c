@@ -147,16 +147,30 @@ static wharf_status host_accept(host *h)
     }
 }
 
-static bool join_valid(const host *h, int fd, const join *said, size_t bytes)
+int wi_hello_join_rank(const void *data, size_t bytes,
+                       const unsigned char token[16], int size)
+{
+    join said;
+
+    if (bytes != sizeof said)
+        return -1;
+    memcpy(&said, data, sizeof said);
+    if (said.magic != WI_COMM_MAGIC || said.protocol != WI_COMM_PROTOCOL ||
+        said.rank <= 0 || said.rank >= size || !token_equal(said.token, token))
+        return -1;
+    return said.rank;
+}
+
+/* The rank that spoke and is not in yet, or -1. */
+static int join_rank(const host *h, int fd, const join *said, size_t bytes)
 {
     const wi_comm *comm = h->o->comm;
+    int rank = wi_hello_join_rank(said, bytes, h->o->invite.token, comm->size);
 
-    return bytes == sizeof *said && said->magic == WI_COMM_MAGIC &&
-           said->protocol == WI_COMM_PROTOCOL && said->rank > 0 &&
-           said->rank < comm->size &&
-           token_equal(said->token, h->o->invite.token) &&
-           comm->channel.sockets[said->rank] < 0 &&
-           peer_is(comm, fd, said->rank);
+    if (rank < 0 || comm->channel.sockets[rank] >= 0 ||
+        !peer_is(comm, fd, rank))
+        return -1;
+    return rank;
 }
 
 /* Reads what the pending ones said. Any descriptors that a stranger sent along
@@ -169,18 +183,20 @@ static void host_read(host *h)
         struct iovec iov = {.iov_base = &said, .iov_len = sizeof said};
         struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
         wharf_status status = wi_sys_recvmsg(h->pending[i], &message, &bytes);
+        int rank = -1;
 
         if (status == WHARF_ENOTREADY) {
             i++;
-        } else if (status == WHARF_OK &&
-                   join_valid(h, h->pending[i], &said, bytes)) {
-            h->o->comm->channel.sockets[said.rank] = h->pending[i];
+            continue;
+        }
+        if (status == WHARF_OK)
+            rank = join_rank(h, h->pending[i], &said, bytes);
+        if (rank >= 0) {
+            h->o->comm->channel.sockets[rank] = h->pending[i];
             h->pending[i] = -1;
             h->joined++;
-            pending_drop(h, i);
-        } else {
-            pending_drop(h, i);
         }
+        pending_drop(h, i);
     }
 }
 
@@ -412,6 +428,30 @@ static wharf_status guest_receive(wi_opening *o, welcome *said, int *fds,
     }
 }
 
+wharf_status wi_hello_welcome_check(const void *data, size_t bytes, int fds,
+                                    const unsigned char answer[16],
+                                    size_t control_bytes, int rank)
+{
+    welcome said;
+
+    if (fds < 0)
+        return wi_fail_os(EMFILE,
+                          "raise the limit of open files of this process "
+                          "(ulimit -n)",
+                          "no room for the control block's descriptor");
+    if (bytes == sizeof said)
+        memcpy(&said, data, sizeof said);
+    if (bytes != sizeof said || said.magic != WI_COMM_MAGIC ||
+        !token_equal(said.answer, answer) || !said.ok || fds != 1)
+        return wi_fail(WHARF_EOS, NULL, "rank 0 made no control block");
+    if (said.control_bytes != control_bytes)
+        return wi_fail(WHARF_EMISMATCH, NULL,
+                       "control block of %llu bytes at rank 0, %zu at rank %d",
+                       (unsigned long long)said.control_bytes, control_bytes,
+                       rank);
+    return WHARF_OK;
+}
+
 /* Rank 0 drops a connection that it took for a silent stranger's when very
  * many came at once; then this rank knocks again. */
 static wharf_status guest_welcome(wi_opening *o, int *control_fd)
@@ -436,24 +476,11 @@ static wharf_status guest_welcome(wi_opening *o, int *control_fd)
         if (status != WHARF_OK)
             return status;
     }
-    if (count < 0)
-        return wi_fail_os(EMFILE,
-                          "raise the limit of open files of this process "
-                          "(ulimit -n)",
-                          "no room for the control block's descriptor");
-    if (bytes == sizeof said && said.magic == WI_COMM_MAGIC &&
-        token_equal(said.answer, o->invite.answer) && said.ok && count == 1) {
-        if (said.control_bytes == comm->control_bytes) {
-            *control_fd = fds[0];
-            return WHARF_OK;
-        }
-        status = wi_fail(WHARF_EMISMATCH, NULL,
-                         "control block of %llu bytes at rank 0, %zu at "
-                         "rank %d",
-                         (unsigned long long)said.control_bytes,
-                         comm->control_bytes, comm->rank);
-    } else {
-        status = wi_fail(WHARF_EOS, NULL, "rank 0 made no control block");
+    status = wi_hello_welcome_check(&said, bytes, count, o->invite.answer,
+                                    comm->control_bytes, comm->rank);
+    if (status == WHARF_OK) {
+        *control_fd = fds[0];
+        return WHARF_OK;
     }
     for (int i = 0; i < count; i++)
         wi_sys_close(&fds[i]);

@@ -101,6 +101,7 @@ typedef struct wi_channel {
     struct pollfd *polls; /* size entries, scratch */
     int *got;             /* parcels that came from each rank */
     int *due;             /* parcels that each rank has to send */
+    int *next;            /* index after the last parcel from each rank */
     uint64_t *sent;       /* rank 0: relayed parcels that each rank was sent */
     wi_relay *relay;      /* rank 0: ring of WI_RELAY */
     wi_relay *inbox;      /* scratch for one message */
@@ -242,6 +243,17 @@ wharf_status wi_split_run(wi_opening *o);
 /* Leaves the ranks connected and the block mapped, or a failure of this rank;
  * the caller agrees. `mine` is how this rank fared before. */
 wharf_status wi_hello_run(wi_opening *o, wharf_status mine);
+
+/* What is read from a socket before it is trusted, apart from the sockets, for
+ * fuzzing: rank of a message that shows the token, -1: not such a message. */
+int wi_hello_join_rank(const void *data, size_t bytes,
+                       const unsigned char token[16], int size);
+/* What rank 0 says, with `fds` descriptors, to a rank that expects a control
+ * block of control_bytes. WHARF_OK: one descriptor, of that block. */
+wharf_status wi_hello_welcome_check(const void *data, size_t bytes, int fds,
+                                    const unsigned char answer[16],
+                                    size_t control_bytes, int rank);
+
 /* For tests: called on rank 0 when its socket listens. */
 extern void (*wi_hello_test_hook)(const struct sockaddr_un *address,
                                   socklen_t bytes);

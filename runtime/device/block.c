@@ -53,13 +53,12 @@ void wi_block_divide(size_t bytes, size_t most, size_t granularity,
 wharf_status wi_handle_valid(const wi_handle *handle, wharf_handle_kind kind,
                              uint32_t most_fds)
 {
-    uint64_t n = handle->fds;
+    /* A legacy handle has no descriptor and names one piece. */
+    uint64_t pieces = handle->fds ? handle->fds : 1;
 
-    if (handle->kind == (uint32_t)kind && n <= most_fds && handle->bytes > 0 &&
-        (n == 0 ||
-         (handle->chunk_bytes > 0 && handle->chunk_bytes <= handle->bytes &&
-          (n - 1) * handle->chunk_bytes < handle->bytes &&
-          n * handle->chunk_bytes >= handle->bytes)))
+    if (handle->kind == (uint32_t)kind && handle->fds <= most_fds &&
+        handle->chunk_bytes > 0 && handle->chunk_bytes <= handle->bytes &&
+        (handle->bytes - 1) / handle->chunk_bytes + 1 == pieces)
         return WHARF_OK;
     return wi_fail(WHARF_EPROTOCOL,
                    "run the same version of Wharf on all ranks",

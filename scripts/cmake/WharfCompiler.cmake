@@ -19,7 +19,7 @@ endif()
 add_library(wharf_flags INTERFACE)
 target_compile_options(
   wharf_flags
-  INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes;-Wmissing-prototypes;-Wno-maybe-uninitialized;${error}>)
+  INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wshadow;-Wstrict-prototypes;-Wmissing-prototypes;$<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>;${error}>)
 # Defined to nothing, so that a file may say the same by itself.
 target_compile_definitions(
   wharf_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>)
@@ -33,4 +33,24 @@ if(WHARF_SANITIZE)
     wharf_flags
     INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${WHARF_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all;-O1;-g>)
   target_link_options(wharf_flags INTERFACE -fsanitize=${WHARF_SANITIZE})
+endif()
+
+# libFuzzer steers by what the library's own code was seen to do.
+if(WHARF_FUZZ)
+  include(CheckCSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS -fsanitize=fuzzer)
+  check_c_source_compiles(
+    "int LLVMFuzzerTestOneInput(const char *data, unsigned long size);
+     int LLVMFuzzerTestOneInput(const char *data, unsigned long size)
+     { return !data || !size; }" WHARF_HAVE_LIBFUZZER)
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(NOT WHARF_HAVE_LIBFUZZER)
+    message(FATAL_ERROR "WHARF_FUZZ needs clang with libFuzzer: pass "
+                        "-DCMAKE_C_COMPILER=clang, and install its runtime "
+                        "libraries (Debian: libclang-rt-dev)")
+  endif()
+  target_compile_options(
+    wharf_flags
+    INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
+  target_link_options(wharf_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
