@@ -31,7 +31,7 @@
     X(EDRIVER, 14, "the CUDA driver refused a call")                           \
     X(EMPI, 15, "the MPI library refused a call")                              \
     X(EDATA, 20, "data written by one rank does not arrive at another")        \
-    X(EPEER, 40, "a rank of the node died")                                    \
+    X(EPEER, 40, "a rank of the node died or left")                            \
     X(EFAULT, 41, "a kernel fault ruined this process's CUDA context")         \
     X(EPROTOCOL, 42, "ranks run incompatible versions of Wharf")
 

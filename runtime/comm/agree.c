@@ -202,6 +202,8 @@ static wharf_status decision_fail(const wi_comm *comm, uint64_t decision)
         return wi_alive_fail_dead(comm, rank);
     if (decision_outcome(decision) == LEFT)
         return wi_alive_fail_left(comm, rank);
+    if (decision_outcome(decision) == LOST)
+        return wi_alive_fail_lost(comm, rank);
     return wi_alive_fail_late(comm, rank, more);
 }
 

@@ -122,6 +122,17 @@ wharf_status wi_alive_fail_left(const wi_comm *comm, int rank)
                    rank);
 }
 
+wharf_status wi_alive_fail_lost(const wi_comm *comm, int rank)
+{
+    const wi_identity *who = &comm->identities[rank];
+
+    return fail_at(wi_fail(WHARF_EPEER, CLOSE_REMEDY,
+                           "rank %d (pid %d on %s) missed so many collective "
+                           "calls in a row that it counts as lost",
+                           rank, who->pid, who->host),
+                   rank);
+}
+
 wharf_status wi_alive_fail_late(const wi_comm *comm, int rank, int more)
 {
     const wi_identity *who = &comm->identities[rank];

@@ -283,6 +283,7 @@ bool wi_alive_left(const wi_comm *comm, int rank);
 /* Fills the record: WHARF_EPEER. */
 wharf_status wi_alive_fail_dead(const wi_comm *comm, int rank);
 wharf_status wi_alive_fail_left(const wi_comm *comm, int rank);
+wharf_status wi_alive_fail_lost(const wi_comm *comm, int rank);
 /* WHARF_ETIMEDOUT: `rank` and `more` others did not come. */
 wharf_status wi_alive_fail_late(const wi_comm *comm, int rank, int more);
 

@@ -154,19 +154,33 @@ static void ragged(wi_comm *comm, t_ranks *ranks)
     T_CHECK(given_up < 3000);
 }
 
-/* After very many missed rounds nothing succeeds any more, on any rank. */
+/* After very many missed rounds nothing succeeds any more, on any rank: the
+ * status says that the node is what is dead. */
+static void check_lost(wharf_status st)
+{
+    T_EQ_INT(WHARF_EPEER, st);
+    T_EQ_INT(1, wi_error_record()->rank);
+    T_CONTAINS("lost", wi_error_record()->cause);
+}
+
 static void lost(wi_comm *comm, t_ranks *ranks)
 {
     int k = 0;
 
     if (comm->rank == 1)
         word_await(&ranks->word, RANKS - 1);
-    for (; !comm->broken; k++)
-        check_late(wi_comm_agree(comm, WHARF_OK, giving_up(comm, 1)), 1);
+    for (; !comm->broken; k++) {
+        wharf_status st = wi_comm_agree(comm, WHARF_OK, giving_up(comm, 1));
+
+        if (comm->broken)
+            check_lost(st);
+        else
+            check_late(st, 1);
+    }
     T_EQ_INT(WI_DECISIONS - 2, k);
     if (comm->rank != 1)
         word_add(&ranks->word);
-    check_late(wi_comm_agree(comm, WHARF_OK, soon()), 1);
+    check_lost(wi_comm_agree(comm, WHARF_OK, soon()));
 }
 
 int main(void)
