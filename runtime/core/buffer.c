@@ -245,9 +245,7 @@ static wharf_status zero_pooled(attaching *a, wi_deadline deadline)
         return WHARF_OK;
     wharf_error cause = *wi_error_record();
     wharf_ignore(wi_mapping_free(a->node, a->missing, a->fresh, deadline));
-    /* What was half filled, or is open for writing, is not kept. */
-    for (int i = 0; i < a->count; i++)
-        wharf_ignore(wi_mapping_free(a->node, 1, &a->pooled[i], deadline));
+    return_pooled(a);
     *wi_error_record() = cause;
     return st;
 }

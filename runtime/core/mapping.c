@@ -168,12 +168,17 @@ wharf_status wi_mapping_zero(wi_mapping *mapping)
         if (closed)
             st = mapping->way->ops->protect(node->device, mapping->block[b],
                                             WI_ACCESS_READ_WRITE);
+        if (st != WHARF_OK)
+            return st;
+        st = node->device->ops->fill_zero(node->device, mapping->pointer[b],
+                                          block->bytes);
+        /* Closed again in any case: the mapping may go back to the pool. */
+        wharf_status shut =
+            closed ? mapping->way->ops->protect(node->device, mapping->block[b],
+                                                WI_ACCESS_READ)
+                   : WHARF_OK;
         if (st == WHARF_OK)
-            st = node->device->ops->fill_zero(node->device, mapping->pointer[b],
-                                              block->bytes);
-        if (st == WHARF_OK && closed)
-            st = mapping->way->ops->protect(node->device, mapping->block[b],
-                                            WI_ACCESS_READ);
+            st = shut;
         if (st != WHARF_OK)
             return st;
     }
