@@ -6,6 +6,13 @@
 # A run that hangs must not hold up the others.
 sync_limit=300
 
+# The logs of a shape, and not those of its MPS variant, whose name only goes
+# on from there.
+sync_logs() { # SHAPE
+    find "$out" -maxdepth 1 -name "sync-$1-*-[0-9]*.txt" |
+        grep -E "/sync-$1-(wharf|nvshmem|torch)-[0-9]+\.txt$" | sort
+}
+
 # ---- MPS --------------------------------------------------------------------
 # A server of our own, found only through our own directory, stopped at the end
 # however that comes about.
@@ -182,13 +189,13 @@ sync_table() {
             }
             print ""
         }
-    }' "$out/sync-$shape"-[a-z]*-[0-9]*.txt
+    }' $(sync_logs "$shape")
 }
 
 sync_json() {
     local shape logs=()
     for shape in "${sync_shapes[@]}"; do
-        logs+=("$out/sync-$shape"-[a-z]*-[0-9]*.txt)
+        logs+=($(sync_logs "$shape"))
     done
     awk -v machine="$machine" -v gpus="$gpus" '
     BEGIN {
