@@ -71,7 +71,8 @@ wharf_buffer_event(const wharf_buffer *buffer, int rank, wharf_event **event);
  * @param[out] number the record's number, 1 up; the argument may be NULL
  * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE (the
  *         caller is not the owner); WHARF_EUNSUPPORTED (the GPU has no
- *         interprocess events); WHARF_EDRIVER; WHARF_EFAULT
+ *         interprocess events, or the stream is being captured: record a
+ *         notify in graphs); WHARF_EDRIVER; WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_record(wharf_event *event,
                                                           wharf_stream stream,
@@ -83,7 +84,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_record(wharf_event *event,
  * Local, any thread. Holds the calling thread until the owner has issued the
  * record, then orders the stream behind it without the host: no wait ever
  * passes before its record. If later records were issued meanwhile, the wait
- * may be for one of them; records complete in the order of their numbers.
+ * may be for one of them; records complete in the order of their numbers. Into
+ * a graph the wait for a record that was issued before goes as it is.
  *
  * @param event  any event
  * @param stream a stream of the caller's GPU, NULL for its default stream

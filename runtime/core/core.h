@@ -102,6 +102,11 @@ struct wharf_node {
     int pad_pages;
     bool slow_told;     /* a slow mechanism was warned of */
     uint8_t *slot_used; /* WHARF_MAX_EVENTS flags */
+    /* WHARF_MAX_EVENTS of them: 2^32 + the highest value of a slot's word that
+     * a stream here was made to wait for, or 0; event_waits: for any. Atomic.
+     */
+    uint64_t *event_waited;
+    bool event_waits;
     int slots_from;     /* every slot below is in use */
     uint32_t buffer_count;
     uint32_t state; /* of what is replicated, see wi_node_toggle */
@@ -204,11 +209,14 @@ wharf_status wi_meeting_compare(const wi_meeting *all, int size);
  * of the last WI_EVENT_RING records waits for no later one. */
 #define WI_EVENT_RING 4
 
-/* One event in the control block: written by its owner alone. Zero when new. */
+/* One event in the control block: written by its owner alone. Zero when new,
+ * but for the last two, which go on from user to user. */
 typedef struct wi_event_slot {
-    uint32_t word;   /* low half of issued: what waiters sleep on */
-    uint32_t made;   /* bit k: handle[k] is valid */
-    uint64_t issued; /* records so far */
+    uint32_t word;       /* low half of issued: what waiters sleep on */
+    uint32_t made;       /* bit k: handle[k] is valid */
+    uint64_t issued;     /* records so far */
+    int32_t word_gpu;    /* 1 + the GPU whose word was written last, 0: none */
+    uint64_t word_total; /* records of all earlier users that had a word */
     unsigned char handle[WI_EVENT_RING][WI_EVENT_HANDLE_BYTES];
 } wi_event_slot;
 
@@ -222,6 +230,9 @@ struct wharf_event {
     uint64_t complete;        /* highest number seen complete here; atomic */
     pthread_mutex_t lock;     /* guards what follows, and records */
     wharf_stream last_stream; /* owner: of the last record */
+    uint32_t *word;           /* event_word.c; NULL: driver events alone */
+    uint32_t word_first;      /* its value before the slot's first record */
+    bool word_only;           /* no rank needs a driver event */
     wi_event *device_event[WI_EVENT_RING];
     wharf_event *next;
 };
@@ -241,6 +252,28 @@ void wi_event_close_import(wharf_event *event);
 void wi_event_fini(wharf_event *event, bool safe);
 /* Unlinks, finishes and frees an event made by wharf_event_create. */
 void wi_event_discard(wharf_event *event, bool safe);
+
+/*
+ * Ranks that share the owner's GPU, event_word.c. `record` counts as issued of
+ * the slot does, unlike public numbers.
+ */
+/* At wi_event_init; alike on all ranks. */
+void wi_event_word_init(wharf_event *event);
+/* Owner, when the slot is given up: where its next user's values begin. */
+void wi_event_word_fini(const wharf_event *event, wi_event_slot *slot,
+                        uint64_t issued);
+wharf_status wi_event_word_write(wharf_event *event, wharf_stream stream,
+                                 uint64_t record);
+wharf_status wi_event_word_wait(wharf_event *event, wharf_stream stream,
+                                uint64_t record);
+/* WHARF_OK: complete; WHARF_ENOTREADY. */
+wharf_status wi_event_word_query(wharf_event *event, uint64_t record);
+/* Lets the caller's streams go that wait for words of ranks which may never
+ * write them (signal_rescue.c). */
+void wi_event_word_let_go(wharf_node *node);
+
+/* Bytes between the words of two events: a sector of the L2 cache. */
+#define WI_EVENT_WORD_STRIDE 32
 
 /* ---- Mappings and buffers ---------------------------------------------- */
 

@@ -64,6 +64,7 @@ void wi_event_init(wharf_event *event, wharf_node *node, int owner, int slot)
     event->owner = owner;
     event->slot = slot;
     pthread_mutex_init(&event->lock, NULL);
+    wi_event_word_init(event);
     wi_stat_add(WI_STAT_live_events, 1);
 }
 
@@ -106,8 +107,15 @@ void wi_event_fini(wharf_event *event, bool safe)
     /* The next user of the slot starts at zero; nobody looks before the
      * collective call that gives it away, which its last owner enters after
      * this. */
-    if (event->owner == event->node->rank)
-        memset(slot_of(event), 0, sizeof(wi_event_slot));
+    if (event->owner == event->node->rank) {
+        wi_event_slot *slot = slot_of(event);
+        wi_event_slot next = {
+            .word_gpu = slot->word_gpu,
+            .word_total = slot->word_total,
+        };
+        wi_event_word_fini(event, &next, slot->issued);
+        *slot = next;
+    }
     pthread_mutex_destroy(&event->lock);
     wi_stat_add(WI_STAT_live_events, -1);
 }
@@ -253,20 +261,43 @@ static wharf_status own_ring_event(wharf_event *event, int k, wi_event **out)
     return WHARF_OK;
 }
 
+/* Records complete in the order of their numbers, on several streams too: a
+ * wait may be for a later record than the one that it names. */
+static wharf_status follow_last(wharf_event *event, wharf_stream stream,
+                                uint64_t last)
+{
+    wi_event *ring = event->device_event[last % WI_EVENT_RING];
+    if (last == 0 || stream == event->last_stream)
+        return WHARF_OK;
+    if (event->word)
+        return wi_event_word_wait(event, stream, last);
+    return ring ? event->node->device->ops->event_wait(ring, stream) : WHARF_OK;
+}
+
+static wharf_status record_enqueue(wharf_event *event, wharf_stream stream,
+                                   uint64_t next)
+{
+    wi_device *device = event->node->device;
+    bool by_event = !event->word || !event->word_only;
+    wi_event *ring = NULL;
+    wharf_status st = WHARF_OK;
+    if (by_event)
+        st = own_ring_event(event, (int)(next % WI_EVENT_RING), &ring);
+    if (st == WHARF_OK)
+        st = follow_last(event, stream, next - 1);
+    if (st == WHARF_OK && by_event)
+        st = device->ops->event_record(ring, stream);
+    if (st == WHARF_OK && event->word)
+        st = wi_event_word_write(event, stream, next);
+    return st;
+}
+
 static wharf_status record_locked(wharf_event *event, wharf_stream stream,
                                   uint64_t *number)
 {
-    wi_device *device = event->node->device;
     wi_event_slot *slot = slot_of(event);
     uint64_t next = __atomic_load_n(&slot->issued, __ATOMIC_RELAXED) + 1;
-    wi_event *ring, *last = event->device_event[(next - 1) % WI_EVENT_RING];
-    wharf_status st = own_ring_event(event, (int)(next % WI_EVENT_RING), &ring);
-    /* Records complete in the order of their numbers, on several streams too:
-     * a wait may be for a later record than the one that it names. */
-    if (st == WHARF_OK && last && stream != event->last_stream)
-        st = device->ops->event_wait(last, stream);
-    if (st == WHARF_OK)
-        st = device->ops->event_record(ring, stream);
+    wharf_status st = record_enqueue(event, stream, next);
     if (st != WHARF_OK)
         return st;
     event->last_stream = stream;
@@ -278,6 +309,22 @@ static wharf_status record_locked(wharf_event *event, wharf_stream stream,
     if (number)
         *number = next - event->base;
     return WHARF_OK;
+}
+
+/* A graph would record the same number at every launch, and before the first
+ * one a wait for it would pass. */
+static wharf_status check_not_captured(const wharf_node *node,
+                                       wharf_stream stream)
+{
+    bool capturing = false;
+    wharf_status st =
+        node->device->ops->capturing(node->device, stream, &capturing);
+    if (st == WHARF_OK && capturing)
+        st = wi_fail(WHARF_EUNSUPPORTED,
+                     "record a notify in the graph (wharf_notify_record)",
+                     "the stream is being captured, and a record's number "
+                     "stands for one launch");
+    return st;
 }
 
 wharf_status wharf_event_record(wharf_event *event, wharf_stream stream,
@@ -293,6 +340,8 @@ wharf_status wharf_event_record(wharf_event *event, wharf_stream stream,
                      event->owner, node->rank);
     if (st == WHARF_OK)
         st = node->device->ops->check_stream(node->device, stream);
+    if (st == WHARF_OK)
+        st = check_not_captured(node, stream);
     if (st != WHARF_OK)
         return wi_call_end(st);
     pthread_mutex_lock(&event->lock);
@@ -386,6 +435,10 @@ wharf_status wharf_event_wait(wharf_event *event, wharf_stream stream,
     st = node->device->ops->check_stream(node->device, stream);
     if (st == WHARF_OK)
         st = hold_until_issued(event, number, wi_node_deadline(node));
+    if (st == WHARF_OK && event->word) {
+        st = wi_event_word_wait(event, stream, number + event->base);
+        return wi_call_end(st);
+    }
     if (st == WHARF_OK)
         st = ring_event(event, number, &ring);
     if (st == WHARF_OK)
@@ -413,9 +466,14 @@ static wharf_status query_number(wharf_event *event, uint64_t number)
         return WHARF_OK;
     if (issued(event) < number)
         return WHARF_ENOTREADY;
-    wharf_status st = ring_event(event, number, &ring);
-    if (st == WHARF_OK)
-        st = event->node->device->ops->event_query(ring);
+    wharf_status st;
+    if (event->word) {
+        st = wi_event_word_query(event, number + event->base);
+    } else {
+        st = ring_event(event, number, &ring);
+        if (st == WHARF_OK)
+            st = event->node->device->ops->event_query(ring);
+    }
     if (st == WHARF_OK)
         note_complete(event, number);
     return st;

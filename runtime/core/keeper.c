@@ -7,13 +7,14 @@
  * and takes it down with the last, and likewise for exports. Both cost an
  * attach about 2 ms and 1 ms on two H200 (driver 580); while the keeper is
  * there no attach pays them. It also puts the real-data check of every pair
- * into the open.
+ * into the open, and its memory holds the words of events (event_word.c).
  */
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sys.h"
 #include "core/core.h"
+#include "core/signal.h"
 
 /* The exports' own cost is paid once if one of them stays open. Best effort:
  * without it attaches are only slower. */
@@ -30,6 +31,33 @@ static void keep_descriptors(wharf_node *node)
     }
 }
 
+/* Owner: all words of its GPU, as of slots that were never used. */
+static wharf_status words_set(wharf_node *node)
+{
+    wi_device *device = node->device;
+    wi_mapping *keeper = node->keeper;
+    wharf_status st = wi_mapping_zero(keeper);
+    uint32_t first = wi_signal_first_epoch;
+    char *words = wi_mapping_segment(keeper, node->rank);
+    for (int s = 0; s < WHARF_MAX_EVENTS && words && first; s++)
+        if (st == WHARF_OK)
+            st = device->ops->write(device,
+                                    words + (size_t)s * WI_EVENT_WORD_STRIDE,
+                                    &first, sizeof first);
+    return st;
+}
+
+/* Collective. The call that makes the first event comes after this. */
+static wharf_status words_share(wharf_node *node, wi_deadline deadline)
+{
+    wharf_status st = wi_comm_agree(node->comm, words_set(node), deadline);
+    wharf_error cause = *wi_error_record();
+    if (st != WHARF_OK)
+        wi_keeper_close(node, deadline);
+    *wi_error_record() = cause;
+    return st;
+}
+
 wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
 {
     if (node->backend != WHARF_BACKEND_CUDA || node->size == 1 ||
@@ -39,7 +67,8 @@ wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
     wharf_status st =
         wi_comm_agree(node->comm, sizes ? WHARF_OK : WHARF_ENOMEM, deadline);
     for (int g = 0; g < node->gpus && st == WHARF_OK; g++)
-        sizes[node->gpu[g].owner] = 1;
+        sizes[node->gpu[g].owner] =
+            (uint64_t)WHARF_MAX_EVENTS * WI_EVENT_WORD_STRIDE;
     wi_attach attach = {
         .flags = WI_MAPPING_NO_EVENTS,
         .space = WHARF_SPACE_DEVICE,
@@ -50,6 +79,8 @@ wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
     wi_free(sizes);
     if (st == WHARF_OK)
         keep_descriptors(node);
+    if (st == WHARF_OK)
+        st = words_share(node, deadline);
     if (st == WHARF_OK || wharf_status_scope(st) == WHARF_SCOPE_NODE ||
         st == WHARF_ETIMEDOUT)
         return st;

@@ -206,11 +206,11 @@ const char *wharf_mechanism_name(wharf_mechanism mechanism)
     return "unknown";
 }
 
-/* With what the environment asks for, where that is possible for the pair. */
-static void find_way(const wharf_node *node, int a, int b, wi_signal_way *way)
+void wi_signal_way_find(const wharf_node *node, int from, int to,
+                        wi_signal_way *way)
 {
     wi_signal_facts facts;
-    wi_signal_facts_find(node, a, b, &facts);
+    wi_signal_facts_find(node, from, to, &facts);
     wharf_error kept = *wi_error_record();
     if (wi_signal_choose(&facts, (wharf_mechanism)node->settings.mechanism,
                          false, way) == WHARF_OK)
@@ -234,7 +234,7 @@ wharf_status wharf_node_mechanism(const wharf_node *node, int a, int b,
     if (st != WHARF_OK)
         return wi_call_end(st);
     wi_signal_way way;
-    find_way(node, a, b, &way);
+    wi_signal_way_find(node, a, b, &way);
     *mechanism = way.mechanism;
     if (reason)
         snprintf(reason, sizeof way.reason, "%s", way.reason);

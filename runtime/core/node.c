@@ -212,9 +212,12 @@ static wharf_status node_fill(wharf_node *node)
 {
     size_t size = (size_t)node->size;
     node->slot_used = wi_calloc(WHARF_MAX_EVENTS, 1);
+    node->event_waited =
+        wi_calloc(WHARF_MAX_EVENTS, sizeof *node->event_waited);
     node->gpu_of_rank = wi_calloc(size, sizeof *node->gpu_of_rank);
     node->lines = wi_calloc(size, sizeof *node->lines);
-    if (!node->slot_used || !node->gpu_of_rank || !node->lines)
+    if (!node->slot_used || !node->event_waited || !node->gpu_of_rank ||
+        !node->lines)
         return WHARF_ENOMEM;
     for (int r = 0; r < node->size; r++)
         node->gpu_of_rank[r] = -1;
@@ -226,6 +229,7 @@ static void node_delete(wharf_node *node)
     wi_node_unplace(node);
     wi_handle_remove(node);
     wi_free(node->slot_used);
+    wi_free(node->event_waited);
     wi_free(node->gpu_of_rank);
     wi_free(node->lines);
     pthread_mutex_destroy(&node->collective);

@@ -104,6 +104,10 @@ wharf_status wi_signal_choose(const wi_signal_facts *facts,
 void wi_signal_facts_find(const wharf_node *node, int from, int to,
                           wi_signal_facts *facts);
 
+/* With what the environment asks for, where that is possible for the pair. */
+void wi_signal_way_find(const wharf_node *node, int from, int to,
+                        wi_signal_way *way);
+
 /* The mechanism that options ask for, else the environment. */
 wharf_mechanism wi_signal_wanted(const wharf_node *node,
                                  const wharf_notify_options *options);

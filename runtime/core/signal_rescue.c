@@ -75,6 +75,7 @@ static void let_go(wharf_node *node)
             steps_let_go(node, &b->plain, b->epoch);
             steps_let_go(node, &b->marks, 0);
         }
+    wi_event_word_let_go(node);
 }
 
 /* The first rank that is dead, or -1. */
@@ -161,7 +162,8 @@ wharf_status wi_signal_quiesce(wharf_node *node)
     wi_device *device = node->device;
     watcher w;
     pthread_t thread;
-    bool signals = node->notifies || node->barriers;
+    bool signals = node->notifies || node->barriers ||
+                   __atomic_load_n(&node->event_waits, __ATOMIC_RELAXED);
     /* Without a thread the call may have to wait for a dead rank. */
     if (node->backend == WHARF_BACKEND_HOST || !signals ||
         !watcher_start(&w, node, &thread))

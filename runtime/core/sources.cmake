@@ -2,7 +2,8 @@
 # The public calls.
 list(APPEND WHARF_SOURCES
      core/barrier.c core/barrier_enter.c core/barrier_plan.c core/buffer.c
-     core/buffer_query.c core/event.c core/keeper.c core/layout.c
+     core/buffer_query.c core/event.c core/event_word.c
+     core/keeper.c core/layout.c
      core/mapping.c core/mapping_range.c core/mapping_share.c core/mechanism.c core/meet.c
      core/node.c core/node_bind.c core/node_census.c core/node_links.c
      core/node_place.c core/node_plan.c core/node_print.c

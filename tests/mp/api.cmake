@@ -138,6 +138,10 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
     wharf_death_test(fake killed_before_detach 3 1)
     set_property(TEST fake.death.np3.killed_before_detach.of1 APPEND
                  PROPERTY ENVIRONMENT WHARF_FAKE_CAPS=no_vmm)
+    # On one GPU, where streams wait for words that only a rescue still writes.
+    wharf_death_test(fake killed_after_record 3 1)
+    set_property(TEST fake.death.np3.killed_after_record.of1 APPEND
+                 PROPERTY ENVIRONMENT WHARF_FAKE_DEVICES=1)
   endif()
   set(labels mp)
   if(WHARF_WITH_CUDA AND TARGET fake_cuda)

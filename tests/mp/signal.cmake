@@ -45,6 +45,15 @@ foreach(mechanism kernel mem-ops hybrid)
   endforeach()
 endforeach()
 
+# Events where all ranks, some, or none share a GPU.
+foreach(devices 1 2 4)
+  wharf_group_test(NAME t_event_order NP 4 DEVICES ${devices} LABELS fake
+                   SUFFIX dev${devices})
+endforeach()
+wharf_group_test(NAME t_event_order NP 4 LABELS gpu)
+wharf_group_test(NAME t_event_basic NP 3 DEVICES 1 LABELS fake SUFFIX dev1)
+wharf_group_test(NAME t_event_threads NP 4 DEVICES 1 LABELS fake SUFFIX dev1)
+
 # The wrap of numbers; it sees the internals.
 foreach(np 2 3)
   wharf_mp_test(NAME t_signal_wrap NP ${np} LABELS mp fake gpu TESTING)

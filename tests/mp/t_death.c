@@ -292,6 +292,32 @@ static void killed_before_notify(void)
     finish();
 }
 
+/* The record was issued, and the work before it will never be complete: streams
+ * of the same GPU that wait for it are let go when the node is closed, even if
+ * the event is gone by then. */
+static void killed_after_record(void)
+{
+    wharf_notify *never = NULL;
+    wharf_event *event = NULL;
+
+    T_OK(wharf_notify_create(node, victim, NULL, &never));
+    T_OK(wharf_event_create(node, victim, &event));
+    if (t_me == victim) {
+        T_OK(wharf_notify_wait(never, verdict_rank(), NULL, 0));
+        T_OK(wharf_event_record(event, NULL, NULL));
+    }
+    T_OK(wharf_event_wait(event, NULL, 1));
+    T_STATUS(WHARF_ENOTREADY, wharf_event_query(event, 1));
+    t_barrier();
+    if (t_me == victim)
+        vanish(SIGKILL);
+    told(wharf_event_destroy(&event), WHARF_EPEER, LATE_MS);
+    T_CHECK(event == NULL);
+    T_STATUS(WHARF_EPEER, wharf_notify_destroy(&never));
+    close_after_death(false);
+    finish();
+}
+
 /* On the host backend entering says so. A stream cannot: it waits for good, but
  * the end of the barrier lets it go. */
 static void killed_before_barrier(void)
@@ -541,6 +567,7 @@ static const struct {
     {"killed_before_detach", killed_before_detach, 30000},
     {"killed_leaving_child", killed_leaving_child, 30000},
     {"killed_before_record", killed_before_record, 30000},
+    {"killed_after_record", killed_after_record, 30000},
     {"killed_before_notify", killed_before_notify, 30000},
     {"killed_before_barrier", killed_before_barrier, 30000},
     {"killed_before_close", killed_before_close, 30000},

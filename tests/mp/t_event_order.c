@@ -3,6 +3,7 @@
  * Events order data: what the owner's stream wrote before a record is what a
  * stream reads that waited for it, over many rounds and in both directions.
  */
+#include "t_graph.h"
 #include "t_group.h"
 
 #include <mpi.h>
@@ -194,11 +195,90 @@ static void to_the_host(void)
     end(&s);
 }
 
+/* More events than one after the other in the same slots, recorded by every
+ * rank in turn: numbers begin at 1 for each, and no wait passes by what an
+ * earlier user left behind. */
+static void slots_reused(void)
+{
+    setup s = begin();
+    void *own = t_segment(s.own, t_me, NULL);
+
+    for (int round = 0; round < 12; round++) {
+        unsigned char value = (unsigned char)(round + 1);
+        int writer = round % t_ranks;
+        wharf_event *event = NULL;
+        uint64_t number = 0;
+
+        T_OK(wharf_event_create(s.node, writer, &event));
+        T_STATUS(WHARF_ENOTREADY, wharf_event_query(event, 1));
+        t_barrier();
+        if (t_me == writer) {
+            write_late(&s, value);
+            T_OK(wharf_event_record(event, s.stream, &number));
+            T_EQ_INT(1, (long long)number);
+            for (int i = 0; i < round; i++)
+                T_OK(wharf_event_record(event, s.stream, NULL));
+        }
+        T_OK(wharf_event_wait(event, s.stream, 1));
+        t_stream_copy(s.node, s.stream, own, t_segment(s.source, writer, NULL),
+                      BYTES);
+        t_stream_sync(s.node, s.stream);
+        T_EQ_INT(-1, t_dev_check_value(t_place(s.node, s.own, t_me), own, BYTES,
+                                       value));
+        T_OK(wharf_event_synchronize(event, (uint64_t)round + 1, 0));
+        T_OK(wharf_event_query(event, 1));
+        T_OK(wharf_event_destroy(&event));
+    }
+    end(&s);
+}
+
+/* A record in a graph is refused, and the capture goes on; a wait for an issued
+ * record stands in a graph. */
+static void captured(void)
+{
+    setup s = begin();
+    wharf_event *event = NULL;
+    t_graph *graph;
+    void *own = t_segment(s.own, t_me, NULL);
+
+    T_OK(wharf_event_create(s.node, 0, &event));
+    if (t_me == 0) {
+        t_graph_begin(s.stream);
+        T_STATUS(WHARF_EUNSUPPORTED, wharf_event_record(event, s.stream, NULL));
+        t_stream_fill(s.node, s.stream, own, 3, BYTES);
+        graph = t_graph_end(s.stream);
+        t_graph_launch(graph, s.stream);
+        t_stream_sync(s.node, s.stream);
+        t_graph_destroy(graph);
+        T_EQ_INT(-1, t_dev_check_value(s.node, own, BYTES, 3));
+        write_late(&s, 9);
+        T_OK(wharf_event_record(event, s.stream, NULL));
+    }
+    T_OK(wharf_event_synchronize(event, 1, 0));
+    if (t_me != 0) {
+        t_graph_begin(s.stream);
+        T_OK(wharf_event_wait(event, s.stream, 1));
+        t_stream_copy(s.node, s.stream, own, t_segment(s.source, 0, NULL),
+                      BYTES);
+        graph = t_graph_end(s.stream);
+        for (int i = 0; i < 3; i++)
+            t_graph_launch(graph, s.stream);
+        t_stream_sync(s.node, s.stream);
+        t_graph_destroy(graph);
+        T_EQ_INT(-1, t_dev_check_value(s.node, own, BYTES, 9));
+    }
+    t_barrier();
+    T_OK(wharf_event_destroy(&event));
+    end(&s);
+}
+
 static const t_case cases[] = {
     {"one_writer", one_writer, T_ANY},
     {"around_the_ring", around_the_ring, T_ANY},
     {"to_the_host", to_the_host, T_ANY},
     {"two_streams", two_streams, T_ANY},
+    {"slots_reused", slots_reused, T_ANY},
+    {"captured", captured, T_CUDA},
     {NULL, NULL, 0},
 };
 

@@ -91,9 +91,53 @@ static void notify_wraps(void)
     t_live_check(NULL);
 }
 
+/* Events between ranks of one GPU have numbers of 32 bits below their public
+ * ones. */
+static void event_wraps(void)
+{
+    wharf_node *node;
+    wharf_buffer *data, *own;
+    wharf_stream stream;
+    wharf_event *event = NULL;
+    uint64_t number = 0;
+
+    wi_signal_first_epoch = UINT32_MAX - ROUNDS / 2;
+    node = t_open();
+    data = t_attach(node, BYTES, 0);
+    own = t_attach(node, BYTES, 0);
+    stream = t_stream_create(node);
+    T_OK(wharf_event_create(node, 0, &event));
+    for (int i = 1; i <= ROUNDS; i++) {
+        if (t_me == 0) {
+            t_stream_fill(node, stream, t_segment(data, 0, NULL),
+                          (unsigned char)i, BYTES);
+            T_OK(wharf_event_record(event, stream, &number));
+            T_EQ_INT(i, (long long)number);
+        } else {
+            T_OK(wharf_event_wait(event, stream, (uint64_t)i));
+        }
+        t_stream_copy(node, stream, t_segment(own, t_me, NULL),
+                      t_segment(data, 0, NULL), BYTES);
+        t_stream_sync(node, stream);
+        T_EQ_INT(-1, t_dev_check_value(t_place(node, own, t_me),
+                                       t_segment(own, t_me, NULL), BYTES,
+                                       (unsigned char)i));
+        T_OK(wharf_event_query(event, (uint64_t)i));
+        t_barrier();
+    }
+    T_OK(wharf_event_destroy(&event));
+    wi_signal_first_epoch = 0;
+    t_stream_destroy(node, stream);
+    t_detach(own);
+    t_detach(data);
+    t_close(node);
+    t_live_check(NULL);
+}
+
 static const t_case cases[] = {
     {"barrier_wraps", barrier_wraps, T_ANY},
     {"notify_wraps", notify_wraps, T_ANY},
+    {"event_wraps", event_wraps, T_ANY},
     {NULL, NULL, 0},
 };
 
