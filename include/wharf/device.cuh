@@ -56,7 +56,7 @@ WHARF_DEVICE void wharf_word_add(uint32_t *word)
 
 /**
  * Takes one off a word of the calling GPU, without order: for the one thread
- * that has just waited for it.
+ * that waits for it.
  */
 WHARF_DEVICE void wharf_word_take(uint32_t *word)
 {
@@ -128,7 +128,75 @@ WHARF_DEVICE bool wharf_word_wait(const uint32_t *word, uint32_t value,
     }
 }
 
+/* ---- Packets ----------------------------------------------------------- */
+
+/*
+ * 32 bits of data and the round that they belong to, in one 64-bit word (8-byte
+ * aligned). The data comes with its flag, so that neither side has to order
+ * anything: half the round trip of a word that is released and acquired. For
+ * small things between running kernels, such as a count, an index, a residual;
+ * nothing else that the writer wrote is ordered by it.
+ */
+
+/** Writes a packet to a peer's memory. */
+WHARF_DEVICE void wharf_packet_write(uint64_t *packet, uint32_t round,
+                                     uint32_t data)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(
+                     (uint64_t)__cvta_generic_to_global(packet)),
+                 "l"((uint64_t)round << 32 | data)
+                 : "memory");
+}
+
+/**
+ * Waits until a packet is of a round.
+ *
+ * @param[out] data       what was written with it; untouched on false
+ * @param      timeout_ns 0: waits for good
+ * @return false if the time was up
+ */
+WHARF_DEVICE bool wharf_packet_wait(const uint64_t *packet, uint32_t round,
+                                    uint32_t *data, uint64_t timeout_ns)
+{
+    uint64_t at = (uint64_t)__cvta_generic_to_global(packet);
+    uint64_t start = timeout_ns ? wharf_time_ns() : 0;
+
+    for (;;) {
+#pragma unroll 1
+        for (int looks = 0; looks < 64; looks++) {
+            uint64_t now;
+
+            asm volatile("ld.relaxed.sys.global.u64 %0, [%1];"
+                         : "=l"(now)
+                         : "l"(at)
+                         : "memory");
+            if ((uint32_t)(now >> 32) == round) {
+                *data = (uint32_t)now;
+                return true;
+            }
+        }
+        if (timeout_ns && wharf_time_ns() - start >= timeout_ns)
+            return false;
+    }
+}
+
 /* ---- Calls ------------------------------------------------------------- */
+
+/**
+ * Waits for one signal of a word that counts them, and takes it off. It is
+ * taken first: the write is then over long before the signal comes, where after
+ * it the end of the kernel would wait for it. For the one thread that may wait.
+ *
+ * @return false if the time was up: nothing was taken
+ */
+WHARF_DEVICE bool wharf_word_consume(uint32_t *word, uint64_t timeout_ns)
+{
+    wharf_word_take(word);
+    if (wharf_word_wait(word, 0, false, timeout_ns))
+        return true;
+    wharf_word_add(word);
+    return false;
+}
 
 /** A rank's segment, as the calling GPU sees it. */
 WHARF_DEVICE void *wharf_device_segment(const wharf_segments_view &view,
@@ -164,11 +232,8 @@ WHARF_DEVICE bool wharf_device_wait(const wharf_notify_view &view, int from,
 {
     uint32_t *word = view.words + (uint64_t)from * view.stride;
 
-    if (wharf_word_wait(word, 1, false,
-                        timeout_ns ? timeout_ns : view.timeout_ns)) {
-        wharf_word_take(word);
+    if (wharf_word_consume(word, timeout_ns ? timeout_ns : view.timeout_ns))
         return true;
-    }
     if (view.report)
         wharf_word_write(view.report, (uint32_t)from + 1);
     return false;
@@ -252,9 +317,7 @@ WHARF_DEVICE bool wharf_device_barrier(const wharf_barrier_view &view,
 
         if (i == view.member)
             continue;
-        if (wharf_word_wait(word, 1, false, bound)) {
-            wharf_word_take(word);
-        } else {
+        if (!wharf_word_consume(word, bound)) {
             if (view.report)
                 wharf_word_write(view.report, (uint32_t)i + 1);
             late = true;

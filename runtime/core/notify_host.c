@@ -31,7 +31,7 @@ static wharf_status look(const wharf_notify *notify, int from, bool *came)
         return st;
     uint32_t value = (uint32_t)read;
     *came = notify->way[from].counts
-                ? value > 0
+                ? (int32_t)value > 0
                 : (int32_t)(value - (notify->epoch[from] + 1)) >= 0;
     return WHARF_OK;
 }

@@ -142,15 +142,29 @@ static wharf_status kernel_launch(const target *to, const wi_sync_step *steps,
     CUkernel kernel = count <= WI_SYNC_FEW ? to->cuda->sync4 : to->cuda->sync64;
     wi_sync_args64 args;
     void *parameters[] = {&args};
+    CUlaunchAttribute early = {
+        .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value.programmaticStreamSerializationAllowed = 1,
+    };
+    CUlaunchConfig config = {
+        .gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = count <= 32 ? 32 : 64,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .hStream = to->stream,
+        .attrs = &early,
+        .numAttrs = to->cuda->base.desc.compute_major >= 9 ? 1 : 0,
+    };
 
     args.timeout_ns = to->timeout_ns;
     args.report = to->report;
     args.count = (uint32_t)count;
     args.unused = 0;
     memcpy(args.steps, steps, (size_t)count * sizeof *steps);
-    return WI_CU(cuLaunchKernel,
-                 ((CUfunction)kernel, 1, 1, 1, count <= 32 ? 32 : 64, 1, 1, 0,
-                  to->stream, parameters, NULL),
+    return WI_CU(cuLaunchKernelEx,
+                 (&config, (CUfunction)kernel, parameters, NULL),
                  "signals, %d steps, stream %p", count, (void *)to->stream);
 }
 

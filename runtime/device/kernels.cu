@@ -5,11 +5,29 @@
  *
  * What counts is the time from launch to the signal and from the signal to the
  * end: no local memory (the parameter is read where it lies), no shared memory,
- * few registers, and nothing between two looks at a word.
+ * few registers, and nothing between two looks at a word. From compute
+ * capability 9.0 on the launch overlaps with the end of the kernel before it
+ * (programmatic stream serialization, cuda_sync.c): the block may be there
+ * before that kernel's work is visible and begins by waiting for it, and the
+ * next kernel may come once all that this one stands for has happened.
  */
 #include "wharf/device.cuh"
 
 #include "device/sync_step.h"
+
+static __device__ __forceinline__ void wait_for_earlier_work(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+static __device__ __forceinline__ void let_later_work_come(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 static __device__ __forceinline__ void step_signal(const wi_sync_step &step)
 {
@@ -28,13 +46,12 @@ step_wait(const wi_sync_step &step, uint64_t timeout_ns, uint32_t *report)
     bool take = step.kind == WI_SYNC_TAKE;
     bool expect = step.kind == WI_SYNC_EXPECT;
 
-    if (!wharf_word_wait(word, take ? 1 : step.value, expect, timeout_ns)) {
+    if (take ? !wharf_word_consume(word, timeout_ns)
+             : !wharf_word_wait(word, step.value, expect, timeout_ns)) {
         wharf_word_write(report, step.value + 1);
         return;
     }
-    if (take)
-        wharf_word_take(word);
-    else if (expect) /* in no order but with this stream's later signals */
+    if (expect) /* in no order but with this stream's later signals */
         *(volatile uint32_t *)word = 0;
 }
 
@@ -47,11 +64,15 @@ static __device__ __forceinline__ void steps_run(const args &a)
     const wi_sync_step &step = a.steps[mine ? threadIdx.x : 0];
     bool signals = step.kind == WI_SYNC_ADD || step.kind == WI_SYNC_WRITE;
 
+    wait_for_earlier_work();
     if (mine && signals)
         step_signal(step);
     __syncwarp();
     if (mine && !signals)
         step_wait(step, a.timeout_ns, a.report);
+    /* The first thread to say so speaks for the block. */
+    __syncthreads();
+    let_later_work_come();
 }
 
 extern "C" __global__ void __launch_bounds__(32)

@@ -302,6 +302,24 @@ __global__ void ping_words(uint32_t *mine, uint32_t *theirs, uint32_t first,
     }
 }
 
+/* The same by packets, which carry a value there and back. */
+__global__ void ping_packets(uint64_t *mine, uint64_t *theirs, uint32_t first,
+                             int count, bool begins, int *late)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        uint32_t data = 0;
+
+        if (begins)
+            wharf_packet_write(theirs, i, ~i);
+        if (!wharf_packet_wait(mine, i, &data, 1000000000) || data != ~i) {
+            *late = 1;
+            return;
+        }
+        if (!begins)
+            wharf_packet_write(theirs, i, data);
+    }
+}
+
 void measure_words(job &j, int *late)
 {
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
@@ -317,6 +335,13 @@ void measure_words(job &j, int *late)
     measure_kernels(j, "flags-in-kernels", [&](int count) {
         ping_words<<<1, 1, 0, j.stream>>>((uint32_t *)mine, (uint32_t *)theirs,
                                           first, count, j.rank == 0, late);
+        first += count;
+    });
+    first = 1;
+    measure_kernels(j, "packets-in-kernels", [&](int count) {
+        ping_packets<<<1, 1, 0, j.stream>>>((uint64_t *)mine + 16,
+                                            (uint64_t *)theirs + 16, first,
+                                            count, j.rank == 0, late);
         first += count;
     });
     wharf_check(wharf_buffer_detach(&buffer));

@@ -75,6 +75,19 @@ static void ping_pong(const t_pair *pair, uint32_t rounds, uint32_t *report)
     t_pair_meet(pair);
 }
 
+static void packets(const t_pair *pair, uint32_t rounds, uint32_t *report)
+{
+    void *to = t_pad_word(pair->peer, T_PAD_WORDS - 1);
+    void *from = t_pad_word(pair->mine, T_PAD_WORDS - 1);
+    uint32_t rank = (uint32_t)pair->rank;
+    void *parameters[] = {&to, &from, &rank, &rounds, &report};
+
+    launch(pair, "t_packets", parameters);
+    t_pair_finish(pair);
+    T_EQ_INT(0, report[0]);
+    t_pair_meet(pair);
+}
+
 /* A stream records, a kernel waits, and the other way round. */
 static void mixed(const t_pair *pair, uint32_t *report)
 {
@@ -162,6 +175,7 @@ static void body(t_pair *pair)
                                             0, NULL, NULL, 0));
     t_pair_meet(pair);
     ping_pong(pair, rounds, report);
+    packets(pair, rounds, report);
     mixed(pair, report);
     barriers(pair, rounds, report);
     T_EQ_INT(0, wi_driver.cuLibraryUnload(library));

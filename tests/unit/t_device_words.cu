@@ -40,6 +40,30 @@ extern "C" __global__ void t_ping_pong(wharf_notify_view out,
     }
 }
 
+/* A value to and fro, one more each time, by one thread a rank; in the end a
+ * packet that nobody sends. */
+extern "C" __global__ void t_packets(uint64_t *to, const uint64_t *from,
+                                     uint32_t rank, uint32_t rounds,
+                                     uint32_t *bad)
+{
+    if (threadIdx.x != 0)
+        return;
+    for (uint32_t i = 1; i <= rounds; i++) {
+        uint32_t data = 0;
+
+        if (rank == 0)
+            wharf_packet_write(to, i, 3 * i);
+        if (!wharf_packet_wait(from, i, &data, 20000000000) ||
+            data != 3 * i + (rank == 0))
+            atomicAdd(bad, 1u);
+        if (rank == 1)
+            wharf_packet_write(to, i, data + 1);
+    }
+    uint32_t none = 7;
+    if (wharf_packet_wait(from, rounds + 1, &none, 3000000) || none != 7)
+        atomicAdd(bad, 1u);
+}
+
 /* Everybody writes to everybody, enters, looks, and enters again. */
 extern "C" __global__ void t_barriers(wharf_barrier_view barrier,
                                       wharf_segments_view data, uint32_t rounds,

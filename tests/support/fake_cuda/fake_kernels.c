@@ -37,18 +37,22 @@ static bool sync_wait(const fake_cuda_launch *launch, const wi_sync_step *step,
     uint32_t before;
     int came = 1;
 
+    /* Taken first, and given back if nothing came: as the GPU's kernel does. */
     if (step->kind == WI_SYNC_TAKE)
-        came = fakeCudaWait32(launch, at, 1, timeout_ns);
+        came = fakeCudaAdd32(launch, at, UINT32_MAX, &before)
+                   ? fakeCudaWait32(launch, at, 0, timeout_ns)
+                   : 0;
     else if (step->kind == WI_SYNC_WAIT)
         came = fakeCudaWait32(launch, at, step->value, timeout_ns);
     else if (step->kind == WI_SYNC_EXPECT)
         came = fakeCudaWaitEqual32(launch, at, step->value, timeout_ns);
     if (came == 0)
         return false;
+    if (came < 0 && step->kind == WI_SYNC_TAKE &&
+        !fakeCudaAdd32(launch, at, 1, &before))
+        return false;
     if (came < 0)
         return fakeCudaStore32(launch, report, step->value + 1);
-    if (step->kind == WI_SYNC_TAKE)
-        return fakeCudaAdd32(launch, at, UINT32_MAX, &before);
     if (step->kind == WI_SYNC_EXPECT)
         return fakeCudaStore32(launch, at, 0);
     return true;
