@@ -22,13 +22,14 @@
 static const size_t sizes[] = {4, 32, 4096, 65536, 1 << 20};
 enum { SIZES = sizeof sizes / sizeof sizes[0], MOST = 1 << 20 };
 
-/* How many rounds are checked at a time: the reader keeps a copy of each. */
-enum { KEPT = 16 };
+/* The reader keeps copies of rounds, and checks them together: of small ones
+ * more, since each check waits for the stream. */
+enum { KEPT_BYTES = 16 << 20, KEPT_MOST = 1024 };
 
 typedef struct ground {
     wharf_node *node;
     wharf_buffer *data; /* the payload, in the reader's memory */
-    wharf_buffer *kept; /* of the reader: copies of KEPT rounds */
+    wharf_buffer *kept; /* of the reader: copies of rounds */
     wharf_stream stream;
     wharf_notify *there; /* writer to reader */
     wharf_notify *back;
@@ -43,6 +44,14 @@ static long rounds_for(size_t bytes)
     return bytes > 65536 ? (rounds + 15) / 16 : rounds;
 }
 
+/* How many rounds are checked at a time. */
+static long kept_for(size_t bytes)
+{
+    long fit = (long)(KEPT_BYTES / bytes);
+
+    return fit < KEPT_MOST ? fit : KEPT_MOST;
+}
+
 static unsigned char value_of(long round)
 {
     return (unsigned char)(round * 7 + 1);
@@ -54,9 +63,10 @@ static void check_kept(ground *g, size_t bytes, long from, long to)
 
     t_stream_sync(g->node, g->stream);
     for (long round = from; round < to; round++) {
-        long long wrong = t_dev_check_value(
-            t_place(g->node, g->kept, t_me),
-            kept + (size_t)(round % KEPT) * bytes, bytes, value_of(round));
+        long long wrong =
+            t_dev_check_value(t_place(g->node, g->kept, t_me),
+                              kept + (size_t)(round % kept_for(bytes)) * bytes,
+                              bytes, value_of(round));
 
         if (wrong >= 0)
             T_FAIL("round %ld of %zu bytes, ranks %d to %d: byte %lld is of "
@@ -86,15 +96,19 @@ static void read_rounds(ground *g, size_t bytes)
 
     for (long round = 0; round < rounds; round++) {
         T_OK(wharf_notify_wait(g->there, g->writer, g->stream, 0));
-        t_stream_copy(g->node, g->stream, kept + (size_t)(round % KEPT) * bytes,
-                      data, bytes);
+        t_stream_copy(g->node, g->stream,
+                      kept + (size_t)(round % kept_for(bytes)) * bytes, data,
+                      bytes);
         T_OK(wharf_notify_record(g->back, g->stream));
-        if (round % KEPT == KEPT - 1) {
+        if ((round + 1) % kept_for(bytes) == 0) {
             check_kept(g, bytes, checked, round + 1);
             checked = round + 1;
         }
     }
     check_kept(g, bytes, checked, rounds);
+    printf("%ld rounds of %zu bytes from rank %d to rank %d: right\n", rounds,
+           bytes, g->writer, g->reader);
+    fflush(stdout);
 }
 
 static void by_notify(void)
@@ -103,7 +117,7 @@ static void by_notify(void)
     int pairs = t_ranks == 2 ? 2 : t_ranks;
 
     g.data = t_attach(g.node, MOST, 0);
-    g.kept = t_attach(g.node, (size_t)KEPT * MOST, 0);
+    g.kept = t_attach(g.node, KEPT_BYTES, 0);
     g.stream = t_stream_create(g.node);
     for (int pair = 0; pair < pairs && t_ranks > 1; pair++) {
         g.writer = pair;
@@ -137,7 +151,7 @@ static void by_barrier(void)
     int left = (t_me + t_ranks - 1) % t_ranks;
 
     g.data = t_attach(g.node, MOST, 0);
-    g.kept = t_attach(g.node, (size_t)KEPT * MOST, 0);
+    g.kept = t_attach(g.node, KEPT_BYTES, 0);
     g.stream = t_stream_create(g.node);
     g.writer = left;
     g.reader = t_me;
@@ -151,10 +165,11 @@ static void by_barrier(void)
                           value_of(round), sizes[s]);
             T_OK(wharf_barrier_enter(barrier, g.stream));
             t_stream_copy(g.node, g.stream,
-                          kept + (size_t)(round % KEPT) * sizes[s],
+                          kept +
+                              (size_t)(round % kept_for(sizes[s])) * sizes[s],
                           t_segment(g.data, left, NULL), sizes[s]);
             T_OK(wharf_barrier_enter(barrier, g.stream));
-            if (round % KEPT == KEPT - 1) {
+            if ((round + 1) % kept_for(sizes[s]) == 0) {
                 check_kept(&g, sizes[s], checked, round + 1);
                 checked = round + 1;
             }

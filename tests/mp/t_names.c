@@ -242,7 +242,7 @@ static void names_add(names *to, const char *name)
     if (names_hold(to, name))
         return;
     T_CHECK(to->count < NAMES_MOST);
-    snprintf(to->name[to->count++], sizeof to->name[0], "%s", name);
+    snprintf(to->name[to->count++], sizeof to->name[0], "%.255s", name);
 }
 
 static bool in_place(const char *path)

@@ -18,8 +18,8 @@ static int argument_count;
 static char **arguments;
 static const char *volatile case_running = "";
 
-/* Seconds that a case may take before it counts as hung: less than CTest's
- * limit, so that the name of the case is known. */
+/* Seconds that a case may take (or limit=S) before it counts as hung: less than
+ * CTest's limit, so that the name of the case is known. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CASE_SECONDS = 200 };
 #else
@@ -86,7 +86,7 @@ static void case_run(const t_case *one)
     wharf_stats before = t_stats();
 
     case_running = one->name;
-    alarm(CASE_SECONDS);
+    alarm((unsigned)t_argument("limit", CASE_SECONDS));
     one->run();
     t_barrier();
     t_live_check(&before);
