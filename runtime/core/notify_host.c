@@ -37,7 +37,8 @@ static wharf_status look(const wharf_notify *notify, int from, bool *came)
 }
 
 /* The record is there, so the step does not wait. It goes to the stream by
- * which read_words looks, so that the next look sees it taken. */
+ * which read_words looks, so looking once more waits until it is done: a stream
+ * that waits for the next record must not find this one. */
 static wharf_status consume(wharf_notify *notify, int from)
 {
     wi_device *device = notify->node->device;
@@ -51,8 +52,11 @@ static wharf_status consume(wharf_notify *notify, int from)
         .value = (uint32_t)from,
         .address = wi_pad_word(notify->node, &notify->run, from),
     };
-    return device->ops->sync(device, device->ops->own_stream(device),
-                             wi_signal_how(way->mechanism), &step, 1, 0, NULL);
+    wharf_status st =
+        device->ops->sync(device, device->ops->own_stream(device),
+                          wi_signal_how(way->mechanism), &step, 1, 0, NULL);
+    bool next;
+    return st == WHARF_OK ? look(notify, from, &next) : st;
 }
 
 static wharf_status try_take(wharf_notify *notify, int from, bool *came)

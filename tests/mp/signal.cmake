@@ -45,6 +45,9 @@ foreach(mechanism kernel mem-ops hybrid)
   endforeach()
 endforeach()
 
+wharf_group_test(NAME t_notify_threads NP 2 4 LABELS mp fake gpu)
+wharf_group_test(NAME t_notify_threads NP 4 DEVICES 1 LABELS fake SUFFIX dev1)
+
 # Events where all ranks, some, or none share a GPU.
 foreach(devices 1 2 4)
   wharf_group_test(NAME t_event_order NP 4 DEVICES ${devices} LABELS fake
