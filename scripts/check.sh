@@ -78,10 +78,10 @@ check_layers() {
     mapfile -t files < <(sources 'c' runtime/core)
     code_grep '^\s*#\s*(if|ifdef|ifndef|elif)\b' "${files[@]}" |
         complain "runtime/core has no conditional compilation: choose in CMake"
-    mapfile -t files < <(sources 'c|cu|h' mpi_examples runtime/tools)
+    mapfile -t files < <(sources 'c|cu|h|cpp' mpi_examples runtime/tools)
     code_grep '^\s*#\s*include\s+"(base|comm|topo|device|core)/' "${files[@]}" |
         complain "examples and tools see include/ only"
-    mapfile -t files < <(sources 'h|cuh' include)
+    mapfile -t files < <(sources 'h|hpp|cuh' include)
     code_grep '^\s*#\s*include\s+[<"](base|comm|topo|device|core|hwloc)' \
         "${files[@]}" | complain "public headers stand alone"
 }
@@ -89,8 +89,9 @@ check_layers() {
 # A file that no list names would silently not be built, or not be tested.
 check_lists() {
     local file name
-    sources 'c|cu' runtime mpi_examples tests | while read -r file; do
+    sources 'c|cu|cpp|f90' runtime mpi_examples tests | while read -r file; do
         case $file in
+        runtime/fortran/*) name=$(basename "$file") ;;
         runtime/*) name=${file#runtime/} ;;
         */fake_cuda/tests/*) name=$(basename "${file%.c}" | sed 's/t_fake_//') ;;
         *) name=$(basename "${file%.*}") ;;
@@ -107,8 +108,8 @@ check_format() {
     for tool in clang-format-14 clang-format; do
         command -v "$tool" >/dev/null || continue
         "$tool" --version | grep -q 'version 14\.' || continue
-        mapfile -t files < <(sources 'c|h|cu|cuh' include runtime mpi_examples \
-            tests scripts)
+        mapfile -t files < <(sources 'c|h|cu|cuh|cpp|hpp' include runtime \
+            mpi_examples tests scripts)
         "$tool" --dry-run "${files[@]}" 2>&1 |
             sed -n 's/:[0-9:]* warning:.*//p' | uniq -c |
             sed 's/^ *\([0-9]*\) \(.*\)/\2: \1 places/' |
@@ -149,18 +150,21 @@ check_symbols() {
 
 check_sizes() {
     local files
-    mapfile -t files < <(sources 'c|h|cu|cuh|sh|cmake|txt' include runtime \
-        mpi_examples tests scripts)
-    # The formatter puts a function's braces into column 1.
+    mapfile -t files < <(sources 'c|h|cu|cuh|cpp|hpp|f90|py|sh|cmake|txt' \
+        include runtime mpi_examples tests scripts)
+    # The formatter puts a function's braces into column 1, and those of C++
+    # classes and namespaces.
     awk 'FNR == 1 { start = 0 }
-        /^\{/ { start = FNR }
+        /^\{/ && before !~ /^(class|struct|namespace|template)/ { start = FNR }
+        { before = $0 }
         /^\}/ && start { if (FNR - start - 1 > 80)
             printf "%s:%d: %d lines\n", FILENAME, start, FNR - start - 1
             start = 0 }' "${files[@]}" |
         complain "a function has at most 80 lines"
     wc -l "${files[@]}" | awk '$2 != "total" && $1 > 600' |
         complain "a file has at most 600 lines"
-    mapfile -t files < <(sources 'c|h|cu|cuh' include runtime mpi_examples tests)
+    mapfile -t files < <(sources 'c|h|cu|cuh|cpp|hpp|f90|py' include runtime \
+        mpi_examples tests)
     awk 'length > 80 { printf "%s:%d: %d columns\n", FILENAME, FNR, length }' \
         "${files[@]}" | complain "a line has at most 80 columns"
     for file in "${files[@]}"; do

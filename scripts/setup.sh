@@ -41,6 +41,7 @@ missing_packages() {
     command -v pkg-config >/dev/null || packages+=(pkg-config)
     pkg-config --exists hwloc 2>/dev/null || packages+=(libhwloc-dev)
     has_header zlib.h || packages+=(zlib1g-dev)
+    has_header png.h || packages+=(libpng-dev)
     [ ${#packages[@]} -eq 0 ] || printf '%s\n' "${packages[@]}"
 }
 
@@ -63,6 +64,28 @@ setup_packages() {
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
         --no-install-recommends install "${packages[@]}" ||
         stop "apt-get could not install ${packages[*]}"
+}
+
+# What only tests need: the Python examples, and hosts made of namespaces. What
+# cannot be installed is no reason to stop: these tests are skipped.
+setup_test_packages() {
+    local packages=(python3-mpi4py python3-numpy) python root=()
+    for python in python3 /usr/bin/python3; do
+        ! "$python" -c 'import mpi4py, numpy' 2>/dev/null || packages=()
+    done
+    PATH=$PATH:/usr/sbin:/sbin command -v ip >/dev/null || packages+=(iproute2)
+    [ ${#packages[@]} -gt 0 ] || return 0
+    command -v apt-get >/dev/null || return 0
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || return 0
+        root=(sudo -n)
+    fi
+    say "installing ${packages[*]}"
+    "${root[@]}" apt-get -q -o Acquire::Retries=0 update ||
+        say "no fresh package lists, trying anyway"
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+        --no-install-recommends install "${packages[@]}" ||
+        say "not installed: tests that need ${packages[*]} are skipped"
 }
 
 # A tree copied or moved together with its build directory.

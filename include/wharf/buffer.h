@@ -35,12 +35,37 @@ typedef enum wharf_space {
              segment; hardware refuses others                                  \
              where it can, see                                                 \
              wharf_buffer_info.write_protected */
+/*
+ * For host space alone; wharf_buffer_info tells what memory came of it and why.
+ *
+ *   NUMA_LOCAL      each segment lies on the NUMA node where its rank calls the
+ *                   attach. Without it all of them lie where the rank of the
+ *                   largest one does
+ *   INTERLEAVE      the pages lie on all NUMA nodes in turn
+ *   HUGE_PAGES      large pages, if the system has any
+ *   WRITE_COMBINED  refused: no platform has such memory for more than one
+ *                   process
+ */
+#define WHARF_BUFFER_NUMA_LOCAL 0x80u
+#define WHARF_BUFFER_INTERLEAVE 0x100u
+#define WHARF_BUFFER_HUGE_PAGES 0x200u
+#define WHARF_BUFFER_WRITE_COMBINED 0x400u
+/* For wharf_buffer_attach_memory alone, see memory.h: */
+#define WHARF_BUFFER_STAGE_ALLOWED                                             \
+    0x20u /* what cannot be shared directly gets a                             \
+             mirror in shared host memory */
+#define WHARF_BUFFER_EXPOSE_NEIGHBOURS                                         \
+    0x40u /* other ranks may reach what else lies in                           \
+             the driver's block around the memory */
 
 /* What kind of handle carries a buffer's memory between ranks. */
 typedef enum wharf_handle_kind {
-    WHARF_HANDLE_MEMFD = 0, /* host memory, a descriptor */
-    WHARF_HANDLE_VMM = 1,   /* CUDA physical memory, descriptors */
-    WHARF_HANDLE_IPC = 2    /* legacy CUDA IPC handle */
+    WHARF_HANDLE_MEMFD = 0,   /* host memory, a descriptor */
+    WHARF_HANDLE_VMM = 1,     /* CUDA physical memory, descriptors */
+    WHARF_HANDLE_IPC = 2,     /* legacy CUDA IPC handle */
+    WHARF_HANDLE_POOL = 3,    /* memory of a caller's exportable CUDA pool */
+    WHARF_HANDLE_HOST_VMM = 4 /* CUDA physical memory of the host,
+                                 descriptors */
 } wharf_handle_kind;
 
 /** Options of an attach. Start from WHARF_BUFFER_OPTIONS_INIT. They must agree
@@ -63,7 +88,8 @@ typedef struct wharf_buffer_info {
     wharf_handle_kind handle;
     wharf_space space;     /* where the memory really is */
     wharf_path path;       /* from the calling rank to the segment's rank */
-    int owner;             /* node rank that allocated it, -1: it is empty */
+    int owner;             /* node rank that allocated it, or whose memory it
+                              is; -1: it is empty */
     int chunks;            /* physical pieces of the block it lies in */
     uint64_t chunk_bytes;  /* size of each of them but the last */
     uint64_t mapped_bytes; /* bytes the calling rank has mapped for the whole
@@ -73,6 +99,10 @@ typedef struct wharf_buffer_info {
                               refuses */
     int pooled;            /* 1: this attach reused kept mappings */
     char reason[96];       /* why this kind and path */
+    int existing;          /* 1: memory that its rank had before
+                              (wharf_buffer_attach_memory) */
+    int mirrored;          /* 1: other ranks see a copy of it, see
+                              wharf_buffer_sync_to */
 } wharf_buffer_info;
 
 WHARF_BEGIN_DECLS
@@ -97,8 +127,9 @@ WHARF_BEGIN_DECLS
  * @return WHARF_OK; WHARF_EARG (NULL, unknown flag, size overflow);
  *         WHARF_EMISMATCH; WHARF_ESTATE; WHARF_ENOMEM, WHARF_EDEVMEM;
  *         WHARF_EUNSUPPORTED (SAME_ADDRESS_REQUIRED, CONTIGUOUS over legacy
- *         handles); WHARF_EDEGRADED (strict); WHARF_ELIMIT; WHARF_EDATA;
- *         WHARF_EDRIVER, WHARF_EOS; WHARF_ETIMEDOUT; WHARF_EPEER, WHARF_EFAULT
+ *         handles, WRITE_COMBINED); WHARF_EDEGRADED (strict); WHARF_ELIMIT;
+ * WHARF_EDATA; WHARF_EDRIVER, WHARF_EOS; WHARF_ETIMEDOUT; WHARF_EPEER,
+ * WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_buffer_attach(wharf_node *node, size_t size,
@@ -130,8 +161,10 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_attach_many(
  * memory which that rank may still use is kept, counted (wharf_stats
  * kept_bytes) and given back at exit.
  *
- * @param[in,out] buffer set to NULL, except on WHARF_EMISMATCH
- * @return WHARF_OK; WHARF_EARG (NULL); WHARF_ESTATE (detached before);
+ * @param[in,out] buffer set to NULL, except on WHARF_EMISMATCH and while it is
+ *                       lent to workers
+ * @return WHARF_OK; WHARF_EARG (NULL); WHARF_ESTATE (detached before; a rank
+ *         lends it to a worker: nothing was done);
  *         WHARF_EMISMATCH (ranks are in different calls: nothing was done);
  *         WHARF_ETIMEDOUT; WHARF_EPEER; WHARF_EFAULT (context was ruined, all
  *         is released all the same)

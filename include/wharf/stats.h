@@ -20,6 +20,10 @@
     X(live_events, "events, those of buffers included")                        \
     X(live_notifies, "notifies")                                               \
     X(live_barriers, "stream barriers")                                        \
+    X(live_exchanges, "neighbour exchanges")                                   \
+    X(live_rings, "rings")                                                     \
+    X(live_published, "buffers published for programs outside the job")        \
+    X(live_joined, "published buffers joined")                                 \
     X(live_communicators, "MPI communicators made by Wharf and not freed")     \
     X(live_descriptors, "file descriptors held")                               \
     X(live_host_allocations, "blocks of host memory on the heap")              \
@@ -36,7 +40,11 @@
     X(attaches_count, "buffers attached since start")                          \
     X(pool_hits_count, "attaches served by kept mappings since start")         \
     X(agreements_count, "agreements between the ranks of a node since start")  \
-    X(degraded_count, "attaches that took a slower path since start")
+    X(degraded_count, "attaches that took a slower path since start")          \
+    X(live_workers, "worker processes watched over")                           \
+    X(worker_starts_count, "worker processes started since start")             \
+    X(worker_deaths_count, "worker processes that died since start")           \
+    X(worker_messages_count, "messages to and from workers since start")
 
 /* One field a counter, in the order of the list. */
 typedef struct wharf_stats {

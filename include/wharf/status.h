@@ -30,6 +30,8 @@
     X(EOS, 13, "the operating system refused a call")                          \
     X(EDRIVER, 14, "the CUDA driver refused a call")                           \
     X(EMPI, 15, "the MPI library refused a call")                              \
+    X(ECLOSED, 16, "the other end closed it and nothing is left")              \
+    X(EWORKER, 17, "a worker process died")                                    \
     X(EDATA, 20, "data written by one rank does not arrive at another")        \
     X(EPEER, 40, "a rank of the node died or left")                            \
     X(EFAULT, 41, "a kernel fault ruined this process's CUDA context")         \

@@ -2,19 +2,26 @@
 /*
  * All of Wharf. To read: status.h, node.h, buffer.h and event.h, which most
  * programs need; then notify.h, view.h and device.cuh for signals between
- * streams and from kernels; topo.h for planning, stats.h for counters.
+ * streams and from kernels; copy.h for moving data; worker.h for work that may
+ * go wrong; topo.h for planning, stats.h for counters.
  */
 #ifndef WHARF_WHARF_H
 #define WHARF_WHARF_H
 
 #include "wharf/base.h"
 #include "wharf/buffer.h"
+#include "wharf/copy.h"
 #include "wharf/event.h"
+#include "wharf/exchange.h"
+#include "wharf/join.h"
+#include "wharf/memory.h"
 #include "wharf/node.h"
 #include "wharf/notify.h"
+#include "wharf/ring.h"
 #include "wharf/stats.h"
 #include "wharf/status.h"
 #include "wharf/topo.h"
 #include "wharf/view.h"
+#include "wharf/worker.h"
 
 #endif

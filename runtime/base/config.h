@@ -45,6 +45,24 @@
       "size of physical chunks; 0: by measured cost")                          \
     X(MECHANISM, "WHARF_MECHANISM", CHOICE, "auto|kernel|mem-ops|hybrid",      \
       "auto", "how notifies and barriers signal on GPUs")                      \
+    X(HOST_MEMORY, "WHARF_HOST_MEMORY", CHOICE, "auto|vmm|memfd", "auto",      \
+      "kind of memory of host-space buffers on a node with GPUs")              \
+    X(CHECK_RACES, "WHARF_CHECK_RACES", BOOL, "0|1", "0",                      \
+      "look for ring slots that are written while others hold them; slow")     \
+    X(LEND, "WHARF_LEND", CHOICE, "auto|keep|off", "auto",                     \
+      "keep descriptors of imported memory, to lend it to workers")            \
+    X(EXCHANGE_PIECE, "WHARF_EXCHANGE_PIECE", SIZE, "0..268435456", "0",       \
+      "bytes of one message to another node; 0: 1 MiB where they are staged")  \
+    X(EXCHANGE_REMOTE, "WHARF_EXCHANGE_REMOTE", BOOL, "0|1", "0",              \
+      "exchanges reach every rank by MPI, as if each were a node of its own")  \
+    X(COPY, "WHARF_COPY", CHOICE, "auto|engine|kernel", "auto",                \
+      "what puts and gets go by on GPUs, where both are possible")             \
+    X(COPY_KERNEL_MOST, "WHARF_COPY_KERNEL_MOST", SIZE, "0..1125899906842624", \
+      "0", "bytes in one piece up to which a kernel copies; 0: as measured")   \
+    X(COPY_BLOCKS, "WHARF_COPY_BLOCKS", INT, "1..4096", "64",                  \
+      "most blocks of a kernel that copies")                                   \
+    X(CUDA_AWARE, "WHARF_CUDA_AWARE", CHOICE, "auto|on|off", "auto",           \
+      "give MPI device pointers; auto: if it says that it takes them")         \
     X(CUDA_DRIVER, "WHARF_CUDA_DRIVER", TEXT, "path", "",                      \
       "driver library to load instead of libcuda.so.1")                        \
     X(LOG, "WHARF_LOG", CHOICE, "none|error|warn|info|debug", "warn",          \

@@ -117,6 +117,22 @@ void wi_call_set_rank(int rank)
         thread_call.rank = rank;
 }
 
+static void (*fault_watcher)(const wharf_error *record);
+
+void wi_call_watch_faults(void (*watcher)(const wharf_error *record))
+{
+    __atomic_store_n(&fault_watcher, watcher, __ATOMIC_RELEASE);
+}
+
+static void fault_tell(void)
+{
+    void (*watcher)(const wharf_error *record) =
+        __atomic_load_n(&fault_watcher, __ATOMIC_ACQUIRE);
+
+    if (watcher)
+        watcher(&thread_record);
+}
+
 wharf_status wi_call_end(wharf_status status)
 {
     int rank = thread_call.rank;
@@ -127,17 +143,24 @@ wharf_status wi_call_end(wharf_status status)
         thread_call.depth--;
         return status;
     }
-    /* "not complete yet" is an answer, not a failure: it leaves no record. */
-    if (status != WHARF_OK && status != WHARF_ENOTREADY) {
+    /* "not complete yet" and "closed" are answers, not failures: they leave no
+     * record. */
+    if (status != WHARF_OK && status != WHARF_ENOTREADY &&
+        status != WHARF_ECLOSED) {
         if (thread_record.status != status)
             wi_fail(status, NULL, "%s", wharf_status_text(status));
         /* A dead or late rank cannot tell: whoever met it does. */
         bool witnessed = status == WHARF_EPEER || status == WHARF_ETIMEDOUT;
         level = witnessed || thread_record.rank == rank ? WI_LOG_ERROR
                                                         : WI_LOG_DEBUG;
+        /* Who watches over the worker has logged its death. */
+        if (status == WHARF_EWORKER)
+            level = WI_LOG_DEBUG;
         if (wi_log_on(level))
             wi_log(level, "%s",
                    wharf_error_format(&thread_record, text, sizeof text));
+        if (status == WHARF_EFAULT)
+            fault_tell();
     }
     thread_call.depth = 0;
     thread_call.call = NULL;

@@ -39,6 +39,9 @@ wharf_error *wi_error_record(void);
 void wi_call_begin(const char *call, int rank);
 /* For a call that learns its rank on the way (wharf_node_open). */
 void wi_call_set_rank(int rank);
+/* Who is told of each WHARF_EFAULT of this process, after the log, in the
+ * thread that met it; NULL: nobody. */
+void wi_call_watch_faults(void (*watcher)(const wharf_error *record));
 wharf_status wi_call_end(wharf_status status);
 
 #endif

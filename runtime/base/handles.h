@@ -13,7 +13,11 @@ typedef enum wi_handle_type {
     WI_HANDLE_BUFFER = 2,
     WI_HANDLE_EVENT = 3,
     WI_HANDLE_NOTIFY = 4,
-    WI_HANDLE_BARRIER = 5
+    WI_HANDLE_BARRIER = 5,
+    WI_HANDLE_EXCHANGE = 6,
+    WI_HANDLE_WORKER = 7,
+    WI_HANDLE_RING = 20,
+    WI_HANDLE_JOINED = 21
 } wi_handle_type;
 
 wharf_status wi_handle_add(const void *object, wi_handle_type type);

@@ -3,7 +3,7 @@
  * System calls that acquire: each asks for a fault first, is counted when it
  * succeeds, and says what to do about the limits that users really meet.
  */
-#define _GNU_SOURCE /* memfd_create, accept4 */
+#define _GNU_SOURCE /* memfd_create, accept4, pipe2 */
 #include "base/sys.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -116,20 +117,30 @@ undo_create:
     return status;
 }
 
-wharf_status wi_sys_reopen(int fd, int *again)
+static wharf_status reopen(int fd, int mode, int *again)
 {
     char path[40];
     int got = -1;
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (!call_faulted("open"))
-        got = open(path, O_RDWR | O_CLOEXEC);
+        got = open(path, mode | O_CLOEXEC);
     if (got < 0)
         return wi_fail_os(errno,
                           errno == ENOENT ? "mount /proc in this container"
                                           : descriptor_remedy(errno),
                           "open of %s", path);
     return descriptor_take(got, again);
+}
+
+wharf_status wi_sys_reopen(int fd, int *again)
+{
+    return reopen(fd, O_RDWR, again);
+}
+
+wharf_status wi_sys_reopen_reading(int fd, int *again)
+{
+    return reopen(fd, O_RDONLY, again);
 }
 
 wharf_status wi_sys_map(int fd, size_t offset, size_t bytes, int prot,
@@ -194,6 +205,56 @@ wharf_status wi_sys_socket(int type, int *fd)
     if (got < 0)
         return wi_fail_os(errno, descriptor_remedy(errno),
                           "socket of the Unix domain");
+    return descriptor_take(got, fd);
+}
+
+/* Counts two new descriptors, or closes both. */
+static wharf_status pair_take(const int got[2], int fds[2])
+{
+    int first = -1;
+    wharf_status status = descriptor_take(got[0], &first);
+
+    if (status != WHARF_OK) {
+        close(got[1]);
+        return status;
+    }
+    status = descriptor_take(got[1], &fds[1]);
+    if (status == WHARF_OK)
+        fds[0] = first;
+    else
+        wi_sys_close(&first);
+    return status;
+}
+
+wharf_status wi_sys_socketpair(int type, int fds[2])
+{
+    int got[2];
+
+    if (call_faulted("socketpair") ||
+        socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, got) != 0)
+        return wi_fail_os(errno, descriptor_remedy(errno),
+                          "pair of Unix sockets");
+    return pair_take(got, fds);
+}
+
+wharf_status wi_sys_pipe(int fds[2])
+{
+    int got[2];
+
+    if (call_faulted("pipe2") || pipe2(got, O_CLOEXEC | O_NONBLOCK) != 0)
+        return wi_fail_os(errno, descriptor_remedy(errno), "pipe");
+    fcntl(got[1], F_SETFL, 0);
+    return pair_take(got, fds);
+}
+
+wharf_status wi_sys_eventfd(int *fd)
+{
+    int got = -1;
+
+    if (!call_faulted("eventfd"))
+        got = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (got < 0)
+        return wi_fail_os(errno, descriptor_remedy(errno), "eventfd");
     return descriptor_take(got, fd);
 }
 

@@ -18,6 +18,8 @@ wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd);
 
 /* A second open file description of the same memfd (for locks of one's own). */
 wharf_status wi_sys_reopen(int fd, int *again);
+/* The same for reading alone: it cannot be mapped for writing. */
+wharf_status wi_sys_reopen_reading(int fd, int *again);
 
 /* Shared mapping of a descriptor, `prot` of mmap(2). `fixed` NULL: anywhere;
  * else replaces a part of a range made by wi_sys_reserve. */
@@ -49,6 +51,13 @@ wharf_status wi_sys_connect(int fd, const struct sockaddr *address,
 wharf_status wi_sys_sendmsg(int fd, const struct msghdr *message,
                             size_t *bytes);
 wharf_status wi_sys_recvmsg(int fd, struct msghdr *message, size_t *bytes);
+
+/* Two connected Unix sockets of a type, a pipe (reader first), a counter that
+ * can be polled; all of them non-blocking but for the pipe's writer, which a
+ * program gets that expects nothing of the kind. */
+wharf_status wi_sys_socketpair(int type, int fds[2]);
+wharf_status wi_sys_pipe(int fds[2]);
+wharf_status wi_sys_eventfd(int *fd);
 
 /* Random bytes from the kernel. */
 wharf_status wi_sys_random(void *bytes, size_t count);

@@ -219,6 +219,11 @@ wharf_status wi_comm_check_alive(wi_comm *comm, int rank)
     return WHARF_OK;
 }
 
+bool wi_comm_gone(const wi_comm *comm, int rank)
+{
+    return wi_alive_left(comm, rank) || wi_alive_dead(comm, rank);
+}
+
 /* WHARF_EPEER if a rank that we wait for cannot answer any more. Ranks that
  * left matter only when they are waited for by number. */
 static wharf_status peers_check(const wi_comm *comm, int rank, bool watch)

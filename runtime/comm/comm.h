@@ -52,6 +52,10 @@ void wi_comm_leave(wi_comm **comm);
  * nothing). Only local work is allowed in it. */
 void wi_comm_at_finalize(void (*callback)(void *argument), void *argument);
 
+/* Fortran's integer handles: MPI_COMM_NULL for one that names nothing. */
+MPI_Comm wi_comm_of_fortran(int comm);
+int wi_comm_to_fortran(MPI_Comm comm);
+
 int wi_comm_rank(const wi_comm *comm);
 int wi_comm_size(const wi_comm *comm);
 MPI_Comm wi_comm_mpi(const wi_comm *comm);
@@ -95,6 +99,9 @@ void wi_comm_skip_missed(wi_comm *comm);
 /* WHARF_EPEER (record filled) if the rank is dead; closing the node is not
  * dying. Local, a few system calls. */
 wharf_status wi_comm_check_alive(wi_comm *comm, int rank);
+
+/* Has the rank died, or closed the node? Without a record. */
+bool wi_comm_gone(const wi_comm *comm, int rank);
 
 /*
  * Holds until done(argument) is true. `word` is the shared word that changes

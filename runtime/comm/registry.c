@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "comm/private.h"
+#include "comm/remote.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_comm *first;
@@ -44,6 +45,7 @@ void wi_registry_finalize(void)
     void (*callback)(void *argument);
     void *argument;
 
+    wi_remote_finalize();
     pthread_mutex_lock(&lock);
     callback = at_finalize;
     argument = at_finalize_argument;

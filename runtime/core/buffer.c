@@ -8,14 +8,20 @@
 #include "base/stat.h"
 #include "base/versioned.h"
 #include "core/core.h"
+#include "core/publish.h"
 #include "core/signal.h"
+#include "core/visit.h"
 
 #define ATTACH_MOST 64
 
 #define FLAGS_KNOWN                                                            \
     (WHARF_BUFFER_CONTIGUOUS | WHARF_BUFFER_SAME_ADDRESS |                     \
      WHARF_BUFFER_SAME_ADDRESS_REQUIRED | WHARF_BUFFER_ZERO |                  \
-     WHARF_BUFFER_READ_ONLY)
+     WHARF_BUFFER_READ_ONLY | FLAGS_HOST)
+
+#define FLAGS_HOST                                                             \
+    (WHARF_BUFFER_NUMA_LOCAL | WHARF_BUFFER_INTERLEAVE |                       \
+     WHARF_BUFFER_HUGE_PAGES | WHARF_BUFFER_WRITE_COMBINED)
 
 /* Everything that one attach needs before the ranks meet, so that afterwards
  * no rank can fail alone. */
@@ -34,6 +40,26 @@ typedef struct attaching {
 /* ---- Checks of this rank's own arguments ----------------------------------
  */
 
+static wharf_status check_host_flags(const wharf_buffer_options *options)
+{
+    unsigned flags = options->flags & FLAGS_HOST;
+    unsigned both = WHARF_BUFFER_NUMA_LOCAL | WHARF_BUFFER_INTERLEAVE;
+    if (flags && options->space != WHARF_SPACE_HOST)
+        return wi_fail(WHARF_EARG, "leave them out, or set space to host",
+                       "options.flags 0x%x are for host space", flags);
+    if ((flags & both) == both)
+        return wi_fail(WHARF_EARG, "pass one of them",
+                       "NUMA_LOCAL and INTERLEAVE contradict each other");
+    if (flags & WHARF_BUFFER_WRITE_COMBINED)
+        return wi_fail(WHARF_EUNSUPPORTED,
+                       "leave the flag out, or write to device memory through "
+                       "copies",
+                       "WRITE_COMBINED: the driver makes such memory for one "
+                       "process alone (cuMemHostAlloc), and neither a memfd "
+                       "nor its shareable host memory can be so");
+    return WHARF_OK;
+}
+
 static wharf_status check_options(const wharf_buffer_options *options)
 {
     if (options->flags & ~FLAGS_KNOWN)
@@ -47,7 +73,7 @@ static wharf_status check_options(const wharf_buffer_options *options)
     if (options->name && strlen(options->name) > 31)
         return wi_fail(WHARF_EARG, "use a name of at most 31 bytes",
                        "options.name has %zu bytes", strlen(options->name));
-    return WHARF_OK;
+    return check_host_flags(options);
 }
 
 /* The caller's options in this library's shape. Elements of the caller's array
@@ -103,7 +129,7 @@ static wi_meeting meeting_of(int count, size_t size,
 /* ---- Objects before the meeting -------------------------------------------
  */
 
-static void discard_buffer(wharf_buffer *buffer)
+void wi_buffer_drop(wharf_buffer *buffer)
 {
     if (!buffer)
         return;
@@ -115,11 +141,27 @@ static void discard_buffer(wharf_buffer *buffer)
 static void attaching_discard(attaching *a)
 {
     for (int i = 0; i < a->count; i++) {
-        discard_buffer(a->made[i]);
+        wi_buffer_drop(a->made[i]);
         wi_free(a->attach[i].sizes);
     }
     wi_free(a->meetings);
     wi_free(a);
+}
+
+wharf_status wi_buffer_new(wharf_node *node, wharf_buffer **out)
+{
+    wharf_buffer *buffer;
+    if (!WI_NEW(buffer))
+        return WHARF_ENOMEM;
+    pthread_mutex_init(&buffer->lock, NULL);
+    buffer->node = node;
+    wharf_status st = wi_handle_add(buffer, WI_HANDLE_BUFFER);
+    if (st != WHARF_OK) {
+        wi_buffer_drop(buffer);
+        return st;
+    }
+    *out = buffer;
+    return WHARF_OK;
 }
 
 static wharf_status attaching_fill(attaching *a)
@@ -130,18 +172,16 @@ static wharf_status attaching_fill(attaching *a)
         return WHARF_ENOMEM;
     for (int i = 0; i < a->count; i++) {
         a->attach[i].sizes = wi_calloc(ranks, sizeof(uint64_t));
-        if (!a->attach[i].sizes || !WI_NEW(a->made[i]))
+        if (!a->attach[i].sizes)
             return WHARF_ENOMEM;
-        pthread_mutex_init(&a->made[i]->lock, NULL);
-        a->made[i]->node = a->node;
-        wharf_status st = wi_handle_add(a->made[i], WI_HANDLE_BUFFER);
+        wharf_status st = wi_buffer_new(a->node, &a->made[i]);
         if (st != WHARF_OK)
             return st;
     }
     return WHARF_OK;
 }
 
-static wharf_status check_limit(const wharf_node *node, int count)
+wharf_status wi_buffer_check_limit(const wharf_node *node, int count)
 {
     if (node->buffer_count + (uint32_t)count > WHARF_MAX_BUFFERS)
         return wi_fail(WHARF_ELIMIT, "detach some, or attach one larger buffer",
@@ -250,30 +290,38 @@ static wharf_status zero_pooled(attaching *a, wi_deadline deadline)
     return st;
 }
 
+wharf_buffer *wi_buffer_admit(wharf_buffer *buffer, wi_mapping *mapping,
+                              const char *name)
+{
+    wharf_node *node = buffer->node;
+    buffer->mapping = mapping;
+    buffer->serial = ++node->serial;
+    if (name)
+        strncpy(buffer->name, name, sizeof buffer->name - 1);
+    for (int r = 0; r < node->size; r++)
+        mapping->events[r].active = true;
+    buffer->next = node->buffers;
+    node->buffers = buffer;
+    node->buffer_count++;
+    wi_stat_add(WI_STAT_live_buffers, 1);
+    wi_stat_add(WI_STAT_attaches_count, 1);
+    return buffer;
+}
+
 static void hand_over(attaching *a, const wharf_buffer_options *options,
                       wharf_buffer **buffers)
 {
-    wharf_node *node = a->node;
     int fresh = 0;
     for (int i = 0; i < a->count; i++) {
-        wharf_buffer *buffer = a->made[i];
+        bool pooled = a->pooled[i] != NULL;
+        buffers[i] = wi_buffer_admit(a->made[i],
+                                     pooled ? a->pooled[i] : a->fresh[fresh++],
+                                     options[i].name);
         a->made[i] = NULL;
-        buffer->pooled = a->pooled[i] != NULL;
-        buffer->mapping = buffer->pooled ? a->pooled[i] : a->fresh[fresh++];
-        buffer->serial = ++node->serial;
-        if (options[i].name)
-            strncpy(buffer->name, options[i].name, sizeof buffer->name - 1);
-        for (int r = 0; r < node->size; r++)
-            buffer->mapping->events[r].active = true;
-        buffer->next = node->buffers;
-        node->buffers = buffer;
-        wi_stat_add(WI_STAT_live_buffers, 1);
-        wi_stat_add(WI_STAT_attaches_count, 1);
-        if (buffer->pooled)
+        buffers[i]->pooled = pooled;
+        if (pooled)
             wi_stat_add(WI_STAT_pool_hits_count, 1);
-        buffers[i] = buffer;
     }
-    node->buffer_count += (uint32_t)a->count;
 }
 
 /* ---- The calls -------------------------------------------------------------
@@ -294,7 +342,7 @@ static wharf_status check_arguments(const wharf_node *node, int count,
         if (st != WHARF_OK)
             return st;
     }
-    return check_limit(node, count);
+    return wi_buffer_check_limit(node, count);
 }
 
 static wharf_status attach_locked(wharf_node *node, int count,
@@ -368,10 +416,31 @@ static void unlink_buffer(wharf_node *node, wharf_buffer *buffer)
 void wi_buffer_discard(wharf_buffer *buffer)
 {
     wharf_node *node = buffer->node;
+    wi_publish_end(buffer);
     unlink_buffer(node, buffer);
     if (buffer->table)
         node->device->ops->local_free(node->device, buffer->table);
-    discard_buffer(buffer);
+    wi_buffer_drop(buffer);
+}
+
+/* What workers map must not become another buffer's. */
+static wharf_status check_lent(const wharf_buffer *buffer)
+{
+    int lent = __atomic_load_n(&buffer->lent, __ATOMIC_ACQUIRE);
+    if (lent == 0)
+        return WHARF_OK;
+    return wi_fail(WHARF_ESTATE, "call wharf_worker_stop first",
+                   "buffer %llu \"%s\" is lent to %d workers of this rank",
+                   (unsigned long long)buffer->serial, buffer->name, lent);
+}
+
+/* Programs outside the job that have joined keep their mapping. */
+static bool seen_by_others(const wi_meeting *all, int size)
+{
+    for (int r = 0; r < size; r++)
+        if (all[r].size != 0)
+            return true;
+    return false;
 }
 
 static wharf_status detach_locked(wharf_buffer **out)
@@ -382,11 +451,14 @@ static wharf_status detach_locked(wharf_buffer **out)
     wi_meeting mine = {
         .call = WI_CALL_DETACH,
         .serial = buffer->serial,
-        .status = wi_signal_quiesce(node),
+        .status = check_lent(buffer),
+        .size = wi_publish_seen(buffer), /* differs by rank */
     };
+    if (mine.status == WHARF_OK)
+        mine.status = wi_signal_quiesce(node);
     wi_meeting all[WHARF_MAX_RANKS];
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH)
+    if (st == WHARF_EMISMATCH || st == WHARF_ESTATE)
         return st;
 
     wharf_error cause = *wi_error_record();
@@ -394,7 +466,8 @@ static wharf_status detach_locked(wharf_buffer **out)
     wi_buffer_discard(buffer);
     *out = NULL;
     wharf_status freed;
-    if (st == WHARF_OK && node->settings.pool &&
+    if (st == WHARF_OK && node->settings.pool && !mapping->existing &&
+        !seen_by_others(all, node->size) &&
         mapping->most_bytes <= (uint64_t)node->settings.pool_bytes)
         freed = wi_pool_put(node, mapping, deadline);
     else
@@ -410,7 +483,9 @@ wharf_status wharf_buffer_detach(wharf_buffer **buffer)
     wi_call_begin(__func__, -1);
     wharf_status st =
         wi_handle_check(buffer ? *buffer : NULL, WI_HANDLE_BUFFER, "buffer");
-    if (st == WHARF_OK) {
+    if (st == WHARF_OK && wi_node_is_guest((*buffer)->node)) {
+        st = wi_visit_refuse((*buffer)->node, "collective calls");
+    } else if (st == WHARF_OK) {
         wharf_node *node = (*buffer)->node;
         wi_call_set_rank(node->rank);
         pthread_mutex_lock(&node->collective);

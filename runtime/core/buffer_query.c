@@ -6,7 +6,9 @@
 #include "base/handles.h"
 #include "base/versioned.h"
 #include "core/core.h"
+#include "core/existing.h"
 #include "core/mapping.h"
+#include "core/visit.h"
 #include "wharf/view.h"
 
 static wharf_status check_rank(const wharf_node *node, int rank)
@@ -46,6 +48,12 @@ wharf_status wharf_buffer_segment(const wharf_buffer *buffer, int rank,
 static wharf_status find_base(const wi_mapping *mapping, void **base,
                               size_t *size)
 {
+    if (mapping->existing && mapping->layout.blocks > 1)
+        return wi_fail(WHARF_EUNSUPPORTED,
+                       "use wharf_buffer_segment for each rank",
+                       "the segments are memory that %d ranks had before, "
+                       "each at a place of its own",
+                       mapping->layout.blocks);
     if (mapping->layout.blocks > 1 && !mapping->way->ops->ranges)
         return wi_fail(WHARF_EUNSUPPORTED,
                        "use wharf_buffer_segment for each rank",
@@ -114,7 +122,9 @@ static wharf_status fill_info(const wharf_buffer *buffer, int rank,
         found.path = WHARF_PATH_HOST;
     memcpy(found.reason, mapping->reason, sizeof found.reason);
     int block = mapping->layout.block_of_rank[rank];
-    if (block >= 0)
+    if (mapping->existing)
+        wi_existing_info(mapping, rank, &found);
+    else if (block >= 0)
         fill_block(mapping, block, &found);
     *info = found;
     return WHARF_OK;
@@ -213,6 +223,8 @@ wharf_status wharf_buffer_event(const wharf_buffer *buffer, int rank,
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "event is NULL");
     if (st == WHARF_OK)
+        st = wi_visit_refuse(buffer->node, "events");
+    if (st == WHARF_OK)
         *event = &buffer->mapping->events[rank];
     return wi_call_end(st);
 }
@@ -231,9 +243,10 @@ wharf_status wharf_buffer_granularity(const wharf_node *node, wharf_space space,
                      "space is %d", (int)space);
     if (st != WHARF_OK)
         return wi_call_end(st);
-    const wi_way *way = space == WHARF_SPACE_HOST
-                            ? &node->host_way
-                            : &node->device_way[node->device_first];
+    const wi_way *way =
+        space == WHARF_SPACE_HOST
+            ? node->host_driver.ops ? &node->host_driver : &node->host_way
+            : &node->device_way[node->device_first];
     if (!way->ops)
         return wi_call_end(wi_fail(WHARF_EUNSUPPORTED,
                                    "see wharf-info for what is possible",
@@ -252,6 +265,10 @@ const char *wharf_handle_kind_name(wharf_handle_kind kind)
         return "vmm";
     case WHARF_HANDLE_IPC:
         return "ipc";
+    case WHARF_HANDLE_POOL:
+        return "pool";
+    case WHARF_HANDLE_HOST_VMM:
+        return "host-vmm";
     }
     return "unknown";
 }

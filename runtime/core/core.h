@@ -23,8 +23,10 @@
 #include "topo/topo.h"
 #include "wharf/buffer.h"
 #include "wharf/event.h"
+#include "wharf/exchange.h"
 #include "wharf/node.h"
 #include "wharf/notify.h"
+#include "wharf/worker.h"
 
 /* ---- Node -------------------------------------------------------------- */
 
@@ -43,6 +45,14 @@ typedef struct wi_node_settings {
     int64_t handle; /* 0 auto, 1 vmm, 2 ipc */
     int64_t chunk_bytes;
     int64_t mechanism; /* wharf_mechanism */
+    int64_t copy;      /* wi_copy_wanted; these three may differ */
+    int64_t copy_kernel_most;
+    int64_t copy_blocks;
+    int64_t check_races;
+    int64_t host_memory; /* 0 auto, 1 vmm, 2 memfd */
+    int64_t exchange_piece;
+    int64_t exchange_remote;
+    int64_t cuda_aware; /* 0 auto, 1 on, 2 off */
     char device_map[256];
 } wi_node_settings;
 
@@ -62,16 +72,20 @@ typedef struct wi_way {
 } wi_way;
 
 /* Kinds of device-space memory in order of preference, then the host. */
-#define WI_WAYS 3
+#define WI_WAYS 4 /* the fourth in guests only, core/visit.c */
 
 typedef struct wi_mapping wi_mapping;
 typedef struct wi_pad_page wi_pad_page;
+typedef struct wi_visit wi_visit; /* core/visit.h */
+typedef struct wi_kept wi_kept;   /* core/visit.h */
+typedef struct wi_existing wi_existing;
 
 /* Most internal mappings for signals (core/signal.h) of one node. */
 #define WI_PAD_PAGES 64
 
 struct wharf_node {
-    wi_comm *comm;
+    wi_comm *comm;   /* NULL in a guest, core/visit.h */
+    wi_visit *visit; /* of a guest; else NULL */
     int rank, size;
     wi_node_settings settings;
     wharf_backend backend;
@@ -85,19 +99,31 @@ struct wharf_node {
     wi_topo_bound bound; /* what the setting `bind` changed */
     wi_topo_line *lines; /* size of them */
     wi_way device_way[WI_WAYS];
-    int device_ways;  /* how many are possible */
-    int device_first; /* the first not found wanting so far */
-    wi_way host_way;
+    int device_ways;    /* how many are possible */
+    int device_first;   /* the first not found wanting so far */
+    wi_way host_way;    /* memfd; always what is mirrored */
+    wi_way host_locked; /* the same, where the driver's memory would do but for
+                           `reason`; granularity as host_driver's */
+    wi_way host_driver; /* made by the driver; ops NULL: cannot be */
+    bool host_tried;    /* then: whether it works is known */
+    char host_refused[96];
+    int *numa_of_rank; /* at the last NUMA_LOCAL attach */
     pthread_mutex_t collective;
     uint64_t serial; /* of the last object made */
     wharf_buffer *buffers;
     wharf_event *events; /* made by wharf_event_create */
     wi_mapping *pool;    /* newest first */
     wi_mapping *keeper;  /* keeper.c; NULL: none */
+    bool reexport;       /* imported blocks can be exported again */
     int keeper_fds[WI_BLOCK_CHUNKS];
     int keeper_fd_count;
+    bool copy_kernels; /* the kernels that copy run on this rank's GPU */
     wharf_notify *notifies;
     wharf_barrier *barriers;
+    wharf_worker *workers; /* worker.c, under its lock */
+    struct wharf_ring *rings;
+    uint64_t ring_places; /* bits: which are taken, core/ring.h */
+    wharf_exchange *exchanges;
     wi_pad_page *pads[WI_PAD_PAGES];
     int pad_pages;
     bool slow_told;     /* a slow mechanism was warned of */
@@ -107,7 +133,7 @@ struct wharf_node {
      */
     uint64_t *event_waited;
     bool event_waits;
-    int slots_from;     /* every slot below is in use */
+    int slots_from; /* every slot below is in use */
     uint32_t buffer_count;
     uint32_t state; /* of what is replicated, see wi_node_toggle */
     bool apart;     /* see wi_node_let_go */
@@ -125,6 +151,9 @@ wharf_status wi_node_leave(wharf_node *node, wharf_status status);
  * wi_call_end in every case. */
 wharf_status wi_node_local(const char *call, const wharf_node *node);
 
+/* The object, after wi_node_unplace or with what that gives back. */
+void wi_node_delete(wharf_node *node);
+
 /* Deadline of a collective that starts now. */
 wi_deadline wi_node_deadline(const wharf_node *node);
 
@@ -137,10 +166,15 @@ void wi_node_unplace(wharf_node *node);
 /* "GPU-..." or "MIG-...". */
 void wi_uuid_format(const wi_device_desc *desc, char text[48]);
 
+/* Loads what copies need, on a device that was just opened. A device that
+ * cannot run the kernels still has its copy engines: no failure. */
+wharf_status wi_copy_open(wharf_node *node);
+
 /* ---- Meeting: how every collective call starts -------------------------- */
 
 typedef enum wi_call {
     WI_CALL_ATTACH = 1,
+    WI_CALL_ATTACH_MEMORY = 41,
     WI_CALL_DETACH = 2,
     WI_CALL_EVENT_CREATE = 3,
     WI_CALL_EVENT_DESTROY = 4,
@@ -149,7 +183,11 @@ typedef enum wi_call {
     WI_CALL_NOTIFY_CREATE = 7,
     WI_CALL_NOTIFY_DESTROY = 8,
     WI_CALL_BARRIER_CREATE = 9,
-    WI_CALL_BARRIER_DESTROY = 10
+    WI_CALL_BARRIER_DESTROY = 10,
+    WI_CALL_EXCHANGE_CREATE = 11,
+    WI_CALL_EXCHANGE_DESTROY = 12,
+    WI_CALL_RING_CREATE = 30,
+    WI_CALL_RING_DESTROY = 31
 } wi_call;
 
 /* One rank's arguments. Of fixed size, so that ranks which entered different
@@ -292,9 +330,11 @@ struct wi_mapping {
     wi_handle *handle;   /* what is known of each */
     void **pointer;      /* where each is mapped here */
     uint64_t *nonce;     /* of each, for the data check */
-    wharf_event *events; /* node size of them */
+    wi_kept *kept;       /* of each, to be lent again; NULL: nothing */
+    wharf_event *events; /* node size of them; NULL in a guest */
     int first_slot;
-    uint64_t most_bytes; /* device bytes on the fullest GPU */
+    uint64_t most_bytes;   /* device bytes on the fullest GPU */
+    wi_existing *existing; /* core/existing.h; NULL: Wharf's own memory */
     wi_mapping *next;
 };
 
@@ -304,8 +344,11 @@ struct wharf_buffer {
     char name[32];
     wi_mapping *mapping;
     bool pooled;
-    pthread_mutex_t lock; /* guards table */
+    int lent;             /* to workers of this rank; atomic */
+    bool seen_outside;    /* programs outside may still map it; atomic */
+    pthread_mutex_t lock; /* guards table, published */
     void **table;
+    struct wi_publication *published; /* publish.c; NULL: not */
     wharf_buffer *next;
 };
 
@@ -316,8 +359,26 @@ void *wi_mapping_segment(const wi_mapping *mapping, int rank);
  * whose segments have no events. */
 #define WI_MAPPING_NO_EVENTS 0x80000000u
 
+/* In a guest (core/visit.h): mapped for reading where the kind can. */
+#define WI_MAPPING_FOR_READING 0x40000000u
+
+/* The object, not its memory. */
+void wi_mapping_delete(wi_mapping *mapping);
+
 /* Unlinks a buffer from its node and frees the object, not its mapping. */
 void wi_buffer_discard(wharf_buffer *buffer);
+
+/* Buffer objects that are not yet the node's: made and dropped (NULL is
+ * ignored), or given to the node with their mapping; alike on all ranks. */
+wharf_status wi_buffer_new(wharf_node *node, wharf_buffer **buffer);
+void wi_buffer_drop(wharf_buffer *buffer);
+wharf_buffer *wi_buffer_admit(wharf_buffer *buffer, wi_mapping *mapping,
+                              const char *name);
+/* WHARF_ELIMIT if the node cannot have `count` more. */
+wharf_status wi_buffer_check_limit(const wharf_node *node, int count);
+
+/* Takes the slots of a mapping's events; alike on all ranks. */
+wharf_status wi_mapping_take_events(wi_mapping *mapping);
 
 /* What one attach asks for, after the checks. */
 typedef struct wi_attach {
@@ -338,6 +399,14 @@ wharf_status wi_mapping_make(wharf_node *node, int count,
  * the agreement's status; gives back what may be given back in every case. */
 wharf_status wi_mapping_free(wharf_node *node, int count, wi_mapping **mappings,
                              wi_deadline deadline);
+
+/* Collective: the way of mappings in host space (host_space.c). */
+wharf_status wi_host_way(wharf_node *node, int count, const wi_attach *attach,
+                         const wi_way **way, wi_deadline deadline);
+/* Owner, between create and map of a block: as NUMA flags and the like ask. */
+wharf_status wi_host_place(wi_mapping *mapping, int block);
+/* Any rank: what such a mapping's `reason` says beside the way's. */
+void wi_host_describe(wi_mapping *mapping);
 
 /* Owner: every byte zero. */
 wharf_status wi_mapping_zero(wi_mapping *mapping);

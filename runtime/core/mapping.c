@@ -12,12 +12,15 @@
 #include "base/mem.h"
 #include "base/stat.h"
 #include "core/core.h"
+#include "core/existing.h"
 #include "core/mapping.h"
+#include "core/visit.h"
 
-static void mapping_delete(wi_mapping *mapping)
+void wi_mapping_delete(wi_mapping *mapping)
 {
     if (!mapping)
         return;
+    wi_visit_keep_drop(mapping);
     if (mapping->events)
         for (int r = 0; r < mapping->node->size; r++)
             wi_handle_remove(&mapping->events[r]);
@@ -28,6 +31,7 @@ static void mapping_delete(wi_mapping *mapping)
     wi_free(mapping->pointer);
     wi_free(mapping->nonce);
     wi_free(mapping->events);
+    wi_existing_delete(mapping->existing);
     wi_free(mapping);
 }
 
@@ -46,8 +50,13 @@ static wharf_status mapping_lay_out(wi_mapping *mapping)
     wharf_node *node = mapping->node;
     int owners[WHARF_MAX_GPUS] = {0};
     bool on_host = mapping->way->ops->space == WHARF_SPACE_HOST;
-    for (int g = 0; g < node->gpus; g++)
-        owners[g] = on_host ? 0 : node->gpu[g].owner;
+    for (int g = 0; g < node->gpus && !on_host; g++)
+        owners[g] = node->gpu[g].owner;
+    /* Host space: the owner's page-locking is the first touch, and puts the
+     * pages on its NUMA node: that of whoever has most of them. */
+    for (int r = 1; r < node->size && mapping->space == WHARF_SPACE_HOST; r++)
+        if (mapping->sizes[r] > mapping->sizes[owners[0]])
+            owners[0] = r;
 
     wi_layout_request request = {
         .ranks = node->size,
@@ -85,6 +94,7 @@ static wharf_status mapping_new(wharf_node *node, const wi_way *way,
     mapping->flags = attach->flags;
     mapping->first_slot = -1;
     memcpy(mapping->reason, way->reason, sizeof mapping->reason);
+    wi_host_describe(mapping);
 
     size_t ranks = (size_t)node->size;
     wharf_status st = WHARF_ENOMEM;
@@ -115,13 +125,13 @@ static wharf_status mapping_new(wharf_node *node, const wi_way *way,
     return WHARF_OK;
 
 fail:
-    mapping_delete(mapping);
+    wi_mapping_delete(mapping);
     return st;
 }
 
 /* The slots are replicated state: taken only once every rank has its mapping
  * object, so that no rank takes them alone. */
-static wharf_status take_events(wi_mapping *mapping)
+wharf_status wi_mapping_take_events(wi_mapping *mapping)
 {
     wharf_node *node = mapping->node;
     if (mapping->flags & WI_MAPPING_NO_EVENTS)
@@ -198,7 +208,7 @@ static wharf_status make_once(wharf_node *node, const wi_way *way, int count,
         st = mapping_new(node, way, &attach[i], &mappings[i]);
     st = wi_comm_agree(node->comm, st, deadline);
     for (int i = 0; i < count && st == WHARF_OK; i++) {
-        st = wi_decided_alike(take_events(mappings[i]));
+        st = wi_decided_alike(wi_mapping_take_events(mappings[i]));
         if (st == WHARF_OK)
             st = wi_decided_alike(check_range_wishes(mappings[i]));
     }
@@ -257,9 +267,14 @@ static wharf_status make_any_way(wharf_node *node, int count,
     bool other_way;
     if (attach[0].space == WHARF_SPACE_HOST && !node->host_way.ops)
         return wi_decided_alike(no_way("host space", node->host_way.reason));
-    if (attach[0].space == WHARF_SPACE_HOST)
-        return make_once(node, &node->host_way, count, attach, mappings,
-                         deadline, &other_way);
+    if (attach[0].space == WHARF_SPACE_HOST) {
+        const wi_way *way;
+        wharf_status st = wi_host_way(node, count, attach, &way, deadline);
+        if (st != WHARF_OK)
+            return st;
+        return make_once(node, way, count, attach, mappings, deadline,
+                         &other_way);
+    }
     if (node->device_ways == 0)
         return wi_decided_alike(no_way("device space", node->host_way.reason));
     wharf_status st = WHARF_OK;
@@ -306,7 +321,12 @@ wharf_status wi_mapping_make(wharf_node *node, int count,
 static void close_imports(wi_mapping *mapping)
 {
     wharf_node *node = mapping->node;
-    for (int b = 0; b < mapping->layout.blocks; b++)
+    /* Before the agreement: a descriptor holds its memory, and the next attach
+     * may need that. */
+    wi_visit_keep_drop(mapping);
+    if (mapping->existing)
+        wi_existing_close_imports(mapping);
+    for (int b = 0; !mapping->existing && b < mapping->layout.blocks; b++)
         if (mapping->layout.block[b].owner != node->rank) {
             mapping->way->ops->destroy(node->device, mapping->block[b]);
             mapping->block[b] = NULL;
@@ -325,6 +345,8 @@ static void close_imports(wi_mapping *mapping)
 static void free_owned(wi_mapping *mapping, bool safe)
 {
     wharf_node *node = mapping->node;
+    if (mapping->existing)
+        wi_existing_free_owned(mapping);
     for (int b = 0; b < mapping->layout.blocks; b++) {
         if (!mapping->block[b])
             continue;
@@ -361,7 +383,7 @@ wharf_status wi_mapping_free(wharf_node *node, int count, wi_mapping **mappings,
         if (!mappings[i])
             continue;
         free_owned(mappings[i], wi_all_came(st));
-        mapping_delete(mappings[i]);
+        wi_mapping_delete(mappings[i]);
         mappings[i] = NULL;
     }
     return st;

@@ -13,6 +13,7 @@
 #include "base/sys.h"
 #include "core/core.h"
 #include "core/mapping.h"
+#include "core/visit.h"
 
 /*
  * The driver maps a peer's physical chunk of 512 MiB or more in 17 to 18 ms,
@@ -89,6 +90,11 @@ static int chunks_of(const wi_handle *handle)
 
 bool wi_mapping_write_protected(const wi_mapping *mapping, int block)
 {
+    if (mapping->existing)
+        return (mapping->flags & WHARF_BUFFER_READ_ONLY) &&
+               mapping->layout.block[block].owner != mapping->node->rank;
+    if (mapping->flags & WI_MAPPING_FOR_READING)
+        return mapping->way->ops->ranges;
     return (mapping->flags & WHARF_BUFFER_READ_ONLY) &&
            mapping->way->ops->ranges &&
            mapping->layout.block[block].sole_rank != mapping->node->rank;
@@ -121,13 +127,16 @@ static wharf_status make_block(share *s, const item *it, wi_parcel *parcel)
     wharf_status st = ops->create(device, block->bytes,
                                   chunk_bytes_for(s->node, block->bytes),
                                   &m->block[it->block]);
+    if (st == WHARF_OK)
+        st = wi_host_place(m, it->block);
     if (st != WHARF_OK)
         return st;
     st = ops->map(device, m->block[it->block], &m->range, block->offset,
                   WI_ACCESS_READ_WRITE, &m->pointer[it->block]);
     if (st != WHARF_OK)
         return st;
-    if (m->flags & WHARF_BUFFER_ZERO) {
+    /* A new memfd is zero, and each page of it is made at its first touch. */
+    if (m->flags & WHARF_BUFFER_ZERO && ops->kind != WHARF_HANDLE_MEMFD) {
         st =
             device->ops->fill_zero(device, m->pointer[it->block], block->bytes);
         if (st != WHARF_OK)
@@ -185,6 +194,7 @@ static wharf_status take_block(share *s, const item *it, const letter *mail,
                        block->owner, (unsigned long long)mail->handle.bytes,
                        parcel->count, block->bytes);
     }
+    wi_visit_keep(m, it->block, parcel->fds, parcel->count);
     wharf_status st =
         ops->import(device, &mail->handle, parcel->fds, &m->block[it->block]);
     if (st != WHARF_OK)

@@ -16,6 +16,8 @@ static const char *call_name(uint32_t call)
     switch (call) {
     case WI_CALL_ATTACH:
         return "wharf_buffer_attach";
+    case WI_CALL_ATTACH_MEMORY:
+        return "wharf_buffer_attach_memory";
     case WI_CALL_DETACH:
         return "wharf_buffer_detach";
     case WI_CALL_EVENT_CREATE:
@@ -34,6 +36,14 @@ static const char *call_name(uint32_t call)
         return "wharf_barrier_create";
     case WI_CALL_BARRIER_DESTROY:
         return "wharf_barrier_destroy";
+    case WI_CALL_EXCHANGE_CREATE:
+        return "wharf_exchange_create";
+    case WI_CALL_EXCHANGE_DESTROY:
+        return "wharf_exchange_destroy";
+    case WI_CALL_RING_CREATE:
+        return "wharf_ring_create";
+    case WI_CALL_RING_DESTROY:
+        return "wharf_ring_destroy";
     }
     return "an unknown call";
 }
@@ -65,6 +75,7 @@ static const char *count_name(uint32_t call)
 {
     return call == WI_CALL_EVENT_CREATE    ? "owner"
            : call == WI_CALL_NOTIFY_CREATE ? "waiter"
+           : call == WI_CALL_RING_CREATE   ? "producer"
                                            : "count";
 }
 
@@ -72,6 +83,14 @@ static const char *count_name(uint32_t call)
 static bool is_signal(uint32_t call)
 {
     return call == WI_CALL_NOTIFY_CREATE || call == WI_CALL_BARRIER_CREATE;
+}
+
+/* Of a ring they are a digest of all its other options. */
+static const char *flags_name(uint32_t call)
+{
+    return is_signal(call)               ? "capturable"
+           : call == WI_CALL_RING_CREATE ? "other ring options, their digest"
+                                         : "flags";
 }
 
 /* Which call and which object. Comes before anything that a rank objects to:
@@ -105,8 +124,7 @@ static wharf_status compare_one(int rank, const wi_meeting *m,
         return mismatch(rank, m, is_signal(m->call) ? "mechanism" : "space",
                         m->space, first->space);
     if (m->flags != first->flags)
-        return mismatch(rank, m, is_signal(m->call) ? "capturable" : "flags",
-                        m->flags, first->flags);
+        return mismatch(rank, m, flags_name(m->call), m->flags, first->flags);
     if (strncmp(m->name, first->name, sizeof m->name) != 0) {
         wi_fail(WHARF_EMISMATCH, same_value,
                 "rank %d passed name \"%.31s\", rank 0 passed \"%.31s\"", rank,

@@ -12,7 +12,10 @@
 #include "base/stat.h"
 #include "base/versioned.h"
 #include "core/core.h"
+#include "core/ring.h"
 #include "core/signal.h"
+#include "core/visit.h"
+#include "core/worker.h"
 
 wi_deadline wi_node_deadline(const wharf_node *node)
 {
@@ -26,6 +29,9 @@ wharf_status wi_node_enter(const char *call, wharf_node *node)
     if (st != WHARF_OK)
         return wi_call_end(st);
     wi_call_set_rank(node->rank);
+    st = wi_visit_refuse(node, "collective calls");
+    if (st != WHARF_OK)
+        return wi_call_end(st);
     pthread_mutex_lock(&node->collective);
     return WHARF_OK;
 }
@@ -57,6 +63,14 @@ static wharf_status read_environment(wi_node_settings *s)
         {WI_SETTING_HANDLE, &s->handle},
         {WI_SETTING_CHUNK_BYTES, &s->chunk_bytes},
         {WI_SETTING_MECHANISM, &s->mechanism},
+        {WI_SETTING_COPY, &s->copy},
+        {WI_SETTING_COPY_KERNEL_MOST, &s->copy_kernel_most},
+        {WI_SETTING_COPY_BLOCKS, &s->copy_blocks},
+        {WI_SETTING_CHECK_RACES, &s->check_races},
+        {WI_SETTING_HOST_MEMORY, &s->host_memory},
+        {WI_SETTING_EXCHANGE_PIECE, &s->exchange_piece},
+        {WI_SETTING_EXCHANGE_REMOTE, &s->exchange_remote},
+        {WI_SETTING_CUDA_AWARE, &s->cuda_aware},
     };
     wharf_status st = wi_config_check();
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -173,6 +187,11 @@ static wharf_status compare_settings(const wi_node_settings *all, int size)
             {"WHARF_HANDLE", b->handle, a->handle},
             {"WHARF_CHUNK_BYTES", b->chunk_bytes, a->chunk_bytes},
             {"WHARF_MECHANISM", b->mechanism, a->mechanism},
+            {"WHARF_CHECK_RACES", b->check_races, a->check_races},
+            {"WHARF_HOST_MEMORY", b->host_memory, a->host_memory},
+            {"WHARF_EXCHANGE_PIECE", b->exchange_piece, a->exchange_piece},
+            {"WHARF_EXCHANGE_REMOTE", b->exchange_remote, a->exchange_remote},
+            {"WHARF_CUDA_AWARE", b->cuda_aware, a->cuda_aware},
         };
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
             if (fields[i].has != fields[i].first)
@@ -216,21 +235,23 @@ static wharf_status node_fill(wharf_node *node)
         wi_calloc(WHARF_MAX_EVENTS, sizeof *node->event_waited);
     node->gpu_of_rank = wi_calloc(size, sizeof *node->gpu_of_rank);
     node->lines = wi_calloc(size, sizeof *node->lines);
+    node->numa_of_rank = wi_calloc(size, sizeof *node->numa_of_rank);
     if (!node->slot_used || !node->event_waited || !node->gpu_of_rank ||
-        !node->lines)
+        !node->lines || !node->numa_of_rank)
         return WHARF_ENOMEM;
     for (int r = 0; r < node->size; r++)
         node->gpu_of_rank[r] = -1;
     return WHARF_OK;
 }
 
-static void node_delete(wharf_node *node)
+void wi_node_delete(wharf_node *node)
 {
     wi_node_unplace(node);
     wi_handle_remove(node);
     wi_free(node->slot_used);
     wi_free(node->event_waited);
     wi_free(node->gpu_of_rank);
+    wi_free(node->numa_of_rank);
     wi_free(node->lines);
     pthread_mutex_destroy(&node->collective);
     wi_free(node);
@@ -290,11 +311,11 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
     wharf_error own_record = *wi_error_record();
     if (own == WHARF_ESTATE) {
         /* A forked child: MPI calls of its own would ruin the parent's. */
-        node_delete(node);
+        wi_node_delete(node);
         return own;
     }
     wi_deadline deadline = wi_deadline_in_ms(settings.timeout_ms);
-    size_t shared = (size_t)WHARF_MAX_EVENTS * sizeof(wi_event_slot);
+    size_t shared = WI_RING_CONTROL_OFFSET + WI_RING_CONTROL_BYTES;
     wharf_status st = wi_comm_open(user, shared, deadline, &comm);
     if (st == WHARF_OK) {
         wi_call_set_rank(wi_comm_rank(comm));
@@ -318,7 +339,7 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
     if (comm)
         wharf_ignore(wi_comm_close(&comm, deadline));
     if (node)
-        node_delete(node);
+        wi_node_delete(node);
     *wi_error_record() = cause;
     return st;
 }
@@ -408,8 +429,11 @@ static wharf_status close_node(wharf_node **out)
     if (st == WHARF_EMISMATCH)
         return st;
     wharf_error cause = *wi_error_record();
+    wi_worker_stop_all(node);
+    wi_exchange_close_all(node);
     wi_notify_close_all(node);
     wi_barrier_close_all(node);
+    wi_ring_close_all(node, deadline);
     release_events(node, deadline);
     release_mappings(node, deadline);
     wi_pad_close(node, deadline);
@@ -417,7 +441,7 @@ static wharf_status close_node(wharf_node **out)
     wi_node_unplace(node);
     wharf_status closed = comm_close(node, st, deadline);
     pthread_mutex_unlock(&node->collective);
-    node_delete(node);
+    wi_node_delete(node);
     wi_stat_add(WI_STAT_live_nodes, -1);
     *out = NULL;
     if (st == WHARF_OK)
@@ -434,8 +458,26 @@ static void print_stats_at_end(void)
         wharf_ignore(wharf_stats_print(stderr));
 }
 
+/* A guest leaves alone. */
+static wharf_status close_guest(wharf_node **node)
+{
+    if (wi_visit_held(*node))
+        return wi_fail(WHARF_ESTATE,
+                       "leave it to wharf_worker_leave or wharf_leave",
+                       "the node belongs to a worker or a joined buffer");
+    wi_visit_end(node);
+    print_stats_at_end();
+    return WHARF_OK;
+}
+
 wharf_status wharf_node_close(wharf_node **node)
 {
+    if (node && *node &&
+        wi_handle_check(*node, WI_HANDLE_NODE, "node") == WHARF_OK &&
+        wi_node_is_guest(*node)) {
+        wi_call_begin(__func__, (*node)->rank);
+        return wi_call_end(close_guest(node));
+    }
     wharf_status st = wi_node_enter(__func__, node ? *node : NULL);
     if (st != WHARF_OK) {
         if (node)

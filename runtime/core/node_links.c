@@ -172,6 +172,31 @@ static wharf_status find_cuda_ways(wharf_node *node, char why_not[96],
     return WHARF_OK;
 }
 
+/* Host memory made by the driver, where that may work: core/host_space.c. */
+static wharf_status find_driver_host(wharf_node *node, wi_deadline deadline)
+{
+    ability agreed;
+    wharf_status st =
+        ability_agree(node, WHARF_HANDLE_HOST_VMM, &agreed, deadline);
+    if (st != WHARF_OK)
+        return st;
+    if (agreed.granularity == 0) {
+        say(node->host_driver.reason, agreed.reason);
+        snprintf(node->host_way.reason, sizeof node->host_way.reason,
+                 "page-locked memfd: %.76s", agreed.reason);
+        return WHARF_OK;
+    }
+    char unused[96];
+    node->host_driver.ops =
+        node->device->ops->memory(node->device, WHARF_HANDLE_HOST_VMM, unused);
+    node->host_driver.granularity = agreed.granularity;
+    say(node->host_driver.reason,
+        "made by the driver: cheaper than page-locking a memfd");
+    node->host_locked = node->host_way;
+    node->host_locked.granularity = agreed.granularity;
+    return WHARF_OK;
+}
+
 wharf_status wi_node_find_ways(wharf_node *node, wi_deadline deadline)
 {
     char why_not[96] = "";
@@ -201,5 +226,5 @@ wharf_status wi_node_find_ways(wharf_node *node, wi_deadline deadline)
     if (cuda && node->device_ways == 1 && node->rank == 0)
         wi_log(WI_LOG_WARN, "device-space buffers will lie in host memory: %s",
                node->device_way[0].reason);
-    return WHARF_OK;
+    return cuda ? find_driver_host(node, deadline) : WHARF_OK;
 }

@@ -22,6 +22,8 @@ static wharf_status use_host(wharf_node *node, const char *reason,
     wharf_status st = wi_device_host.enumerate(&desc, 1, &count);
     if (st == WHARF_OK)
         st = wi_device_host.open(&desc, &node->device);
+    if (st == WHARF_OK)
+        st = wi_copy_open(node);
     for (int r = 0; r < node->size; r++) {
         node->lines[r] = (wi_topo_line){.device = -1, .distance = -1};
         snprintf(node->lines[r].reason, sizeof node->lines[r].reason,
@@ -48,6 +50,8 @@ static wharf_status use_cuda(wharf_node *node, const wi_device_desc *mine,
     if (st == WHARF_OK) {
         const wi_gpu *gpu = &node->gpu[node->gpu_of_rank[node->rank]];
         st = wi_device_cuda.open(&gpu->desc, &node->device);
+        if (st == WHARF_OK)
+            st = wi_copy_open(node);
         st = wi_comm_agree(node->comm, st, deadline);
     }
     if (st == WHARF_OK) {

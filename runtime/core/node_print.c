@@ -222,7 +222,7 @@ static wharf_status print_json(const wharf_node *node, FILE *file)
             wharf_node_backend(node) == WHARF_BACKEND_CUDA ? "cuda" : "host");
     json_text(file, "backend_reason", wharf_node_backend_reason(node));
     fprintf(file, ",\n  \"cuda_driver_version\": %d", driver_version(node));
-    json_text(file, "remark", wi_comm_remark(node->comm));
+    json_text(file, "remark", node->comm ? wi_comm_remark(node->comm) : "");
     json_warnings(node->warnings, file);
     json_kinds(node, file);
     fprintf(file, ",\n  \"gpus\": %d, \"owners\": [", gpus);
@@ -450,7 +450,7 @@ static wharf_status print_text(const wharf_node *node, FILE *file)
     if (driver_version(node) > 0)
         fprintf(file, "driver supports CUDA %d.%d\n",
                 driver_version(node) / 1000, driver_version(node) % 1000 / 10);
-    if (wi_comm_remark(node->comm)[0] != '\0')
+    if (node->comm && wi_comm_remark(node->comm)[0] != '\0')
         fprintf(file, "%s\n", wi_comm_remark(node->comm));
     st = text_ranks(node, file);
     wi_print_gpus_text(node, file);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/handles.h"
 #include "base/versioned.h"
-#include "core/core.h"
+#include "core/visit.h"
 
 wharf_status wi_node_local(const char *call, const wharf_node *node)
 {
@@ -54,6 +54,8 @@ wharf_status wharf_node_communicator(const wharf_node *node, MPI_Comm *comm)
     if (st == WHARF_OK && !comm)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "comm is NULL");
+    if (st == WHARF_OK)
+        st = wi_visit_refuse(node, "communicators");
     if (st == WHARF_OK)
         *comm = wi_comm_mpi(node->comm);
     return wi_call_end(st);

@@ -18,6 +18,7 @@
 #include "core/core.h"
 #include "core/notify.h"
 #include "core/signal.h"
+#include "device/copy.h"
 
 /* ---- Creation
  * ------------------------------------------------------------------- */
@@ -125,7 +126,9 @@ static wharf_status prepare(wharf_notify *notify)
             return st;
     }
     if (!waits)
-        return WHARF_OK;
+        return node->copy_kernels
+                   ? ops->copy->ticket_take(node->device, &notify->ticket)
+                   : WHARF_OK;
     if (times) {
         wharf_status st = ops->report_alloc(
             node->device, (size_t)node->size + 1, &notify->report);
@@ -146,6 +149,8 @@ static void drop_report(wharf_notify *notify)
     if (notify->report)
         node->device->ops->report_free(node->device, notify->report);
     notify->report = NULL;
+    node->device->ops->copy->ticket_give(node->device, notify->ticket);
+    notify->ticket = NULL;
 }
 
 static wharf_status build(wharf_notify *notify, wharf_mechanism wanted,
@@ -374,27 +379,56 @@ static wharf_status issue(wharf_notify *notify, int recorder, bool waits,
     return st;
 }
 
+wharf_status wi_notify_record_check(const wharf_notify *notify,
+                                    wharf_stream stream)
+{
+    const wharf_node *node = notify->node;
+    if (node->rank == notify->waiter)
+        return wi_fail(WHARF_ESTATE, "record on another rank",
+                       "rank %d is the notify's waiter and cannot record",
+                       node->rank);
+    wharf_status st = check_stream(notify, stream);
+    if (st != WHARF_OK || node->backend == WHARF_BACKEND_HOST)
+        return st;
+    return check_capture(notify, &notify->way[node->rank], stream);
+}
+
+wharf_status wi_notify_record_now(wharf_notify *notify, wharf_stream stream)
+{
+    const wharf_node *node = notify->node;
+    if (node->backend != WHARF_BACKEND_HOST)
+        return issue(notify, node->rank, false, stream, 0);
+    record_on_host(word_of(notify, node->rank));
+    return WHARF_OK;
+}
+
+void wi_notify_signal_begin(wharf_notify *notify, wi_sync_step *step)
+{
+    int me = notify->node->rank;
+    *step = (wi_sync_step){.kind = WI_SYNC_ADD, .address = word_of(notify, me)};
+    if (notify->way[me].counts)
+        return;
+    pthread_mutex_lock(&notify->lock);
+    step->kind = WI_SYNC_WRITE;
+    step->value = notify->epoch[me] + 1;
+}
+
+void wi_notify_signal_end(wharf_notify *notify, bool issued)
+{
+    int me = notify->node->rank;
+    if (notify->way[me].counts)
+        return;
+    notify->epoch[me] += issued;
+    pthread_mutex_unlock(&notify->lock);
+}
+
 wharf_status wharf_notify_record(wharf_notify *notify, wharf_stream stream)
 {
     wharf_status st = enter(__func__, notify);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
-    wharf_node *node = notify->node;
-    if (node->rank == notify->waiter)
-        st = wi_fail(WHARF_ESTATE, "record on another rank",
-                     "rank %d is the notify's waiter and cannot record",
-                     node->rank);
     if (st == WHARF_OK)
-        st = check_stream(notify, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
-    if (node->backend == WHARF_BACKEND_HOST) {
-        record_on_host(word_of(notify, node->rank));
-        return wi_call_end(WHARF_OK);
-    }
-    st = check_capture(notify, &notify->way[node->rank], stream);
+        st = wi_notify_record_check(notify, stream);
     if (st == WHARF_OK)
-        st = issue(notify, node->rank, false, stream, 0);
+        st = wi_notify_record_now(notify, stream);
     return wi_call_end(st);
 }
 

@@ -18,8 +18,24 @@ struct wharf_notify {
     pthread_mutex_t lock; /* guards epoch, and consuming by the host */
     uint32_t *epoch;      /* of each recorder: number of its newest record
                              (there), of the newest wait (on the waiter) */
+    uint32_t *ticket;     /* recorder: of its puts that signal by their own
+                             kernel; NULL: none do. Records of one rank are
+                             ordered, so one ticket is enough */
     wharf_notify *next;
 };
+
+/* What a record has to have right: the rank, the stream, the mechanism if it is
+ * being captured. */
+wharf_status wi_notify_record_check(const wharf_notify *notify,
+                                    wharf_stream stream);
+
+/* Records, after the check. */
+wharf_status wi_notify_record_now(wharf_notify *notify, wharf_stream stream);
+
+/* The same in two steps, around a kernel of the caller that signals: begin
+ * gives the step, end says whether it was issued. Not on the host backend. */
+void wi_notify_signal_begin(wharf_notify *notify, wi_sync_step *step);
+void wi_notify_signal_end(wharf_notify *notify, bool issued);
 
 /* Holds the calling thread until a record has come to the waiter's GPU, and
  * consumes it (notify_host.c). WHARF_ETIMEDOUT: its record is left to the

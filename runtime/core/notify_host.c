@@ -55,8 +55,15 @@ static wharf_status consume(wharf_notify *notify, int from)
     wharf_status st =
         device->ops->sync(device, device->ops->own_stream(device),
                           wi_signal_how(way->mechanism), &step, 1, 0, NULL);
+    if (st != WHARF_OK)
+        return st;
+    /* Once it is taken, a failure would lose it: one more try. */
     bool next;
-    return st == WHARF_OK ? look(notify, from, &next) : st;
+    wharf_error kept = *wi_error_record();
+    if (look(notify, from, &next) == WHARF_OK)
+        return WHARF_OK;
+    *wi_error_record() = kept;
+    return look(notify, from, &next);
 }
 
 static wharf_status try_take(wharf_notify *notify, int from, bool *came)

@@ -133,6 +133,7 @@ extern uint32_t wi_signal_first_epoch;
  * Local: after a meeting of all ranks, or what is left of them. */
 void wi_notify_close_all(wharf_node *node);
 void wi_barrier_close_all(wharf_node *node);
+void wi_exchange_close_all(wharf_node *node);
 
 /*
  * As the device's quiesce: all work of this rank is complete. If that work

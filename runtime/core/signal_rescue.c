@@ -13,7 +13,9 @@
 #include "base/log.h"
 #include "core/barrier.h"
 #include "core/core.h"
+#include "core/exchange.h"
 #include "core/notify.h"
+#include "core/ring.h"
 #include "core/signal.h"
 
 /* More signals than any number of queued waits, and not negative. */
@@ -75,7 +77,10 @@ static void let_go(wharf_node *node)
             steps_let_go(node, &b->plain, b->epoch);
             steps_let_go(node, &b->marks, 0);
         }
+    for (const wharf_exchange *x = node->exchanges; x; x = x->next)
+        wi_exchange_let_go(x);
     wi_event_word_let_go(node);
+    wi_ring_let_go(node);
 }
 
 /* The first rank that is dead, or -1. */
@@ -162,7 +167,8 @@ wharf_status wi_signal_quiesce(wharf_node *node)
     wi_device *device = node->device;
     watcher w;
     pthread_t thread;
-    bool signals = node->notifies || node->barriers ||
+    bool signals = node->notifies || node->barriers || node->rings ||
+                   node->exchanges ||
                    __atomic_load_n(&node->event_waits, __ATOMIC_RELAXED);
     /* Without a thread the call may have to wait for a dead rank. */
     if (node->backend == WHARF_BACKEND_HOST || !signals ||

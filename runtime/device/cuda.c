@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The CUDA backend: contexts and the small transfers that attaching needs. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/stat.h"
+#include "device/copy.h"
 #include "device/cuda_device.h"
+#include "device/foreign.h"
+#include "device/numa.h"
+#include "device/sum.h"
 
 /* ---- Contexts ---------------------------------------------------------- */
 
@@ -64,21 +69,21 @@ void wi_cuda_leave(const wi_cuda_visit *visit)
 
 /* The larger of the two granularities: blocks of the recommended one are
  * mapped with the largest pages. */
-static wharf_status granularity_ask(const wi_cuda *cuda, size_t *granularity)
+static wharf_status granularity_ask(CUmemLocation location, size_t *granularity)
 {
     static const CUmemAllocationGranularity_flags flags[] = {
         CU_MEM_ALLOC_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED};
-    CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device}};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes =
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = location};
     size_t most = 1;
 
     for (int i = 0; i < 2; i++) {
         size_t got = 0;
         wharf_status status =
             WI_CU(cuMemGetAllocationGranularity, (&got, &prop, flags[i]),
-                  "device %d", cuda->device);
+                  "location %d of type %d", location.id, (int)location.type);
 
         if (status != WHARF_OK)
             return status;
@@ -87,6 +92,45 @@ static wharf_status granularity_ask(const wi_cuda *cuda, size_t *granularity)
     }
     *granularity = most;
     return WHARF_OK;
+}
+
+static wharf_status device_granularity_ask(wi_cuda *cuda)
+{
+    CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                            .id = cuda->device};
+
+    return cuda->base.desc.caps & WI_CAP_VMM
+               ? granularity_ask(device, &cuda->granularity)
+               : WHARF_OK;
+}
+
+/*
+ * Can the driver make memory of the host that is shared? Asked when it is first
+ * wanted. Sets host_granularity; ranges of addresses are aligned as the device
+ * wants it.
+ */
+static bool host_vmm_works(wi_cuda *cuda, char reason[96])
+{
+    CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
+                          .id = wi_numa_system.here()};
+    wi_cuda_visit visit;
+    size_t got = 0;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status == WHARF_OK) {
+        status = granularity_ask(host, &got);
+        wi_cuda_leave(&visit);
+    }
+    if (status == WHARF_OK && got <= cuda->granularity) {
+        cuda->host_granularity = cuda->granularity;
+        return true;
+    }
+    if (status == WHARF_OK)
+        snprintf(reason, 96, "the driver makes host memory in pieces of %zu",
+                 got);
+    else
+        snprintf(reason, 96, "%.95s", wi_error_record()->cause);
+    return false;
 }
 
 /* What lives in the context, which is current. */
@@ -106,8 +150,7 @@ static wharf_status device_equip(wi_cuda *cuda)
     if (status != WHARF_OK)
         goto undo_stream;
     cuda->words = words;
-    if (cuda->base.desc.caps & WI_CAP_VMM)
-        status = granularity_ask(cuda, &cuda->granularity);
+    status = device_granularity_ask(cuda);
     if (status == WHARF_OK)
         status = wi_cuda_attribute(
             cuda->device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
@@ -173,6 +216,8 @@ static void cuda_close(wi_device *device)
     if (!cuda)
         return;
     wi_cuda_enter_back(cuda, &visit);
+    wi_cuda_copy_close(cuda);
+    wi_cuda_sum_close(cuda);
     wi_cuda_kernels_unload(cuda);
     WI_CU_BACK(cuMemFreeHost, (cuda->words));
     WI_CU_BACK(cuStreamDestroy, (cuda->stream));
@@ -377,6 +422,8 @@ static const wi_memory_ops *cuda_memory(wi_device *device,
          "the GPU has no legacy memory handles"},
         {WHARF_HANDLE_MEMFD, WI_CAP_MAP_HOST, &wi_memory_host_cuda,
          "the GPU cannot map host memory"},
+        {WHARF_HANDLE_HOST_VMM, WI_CAP_HOST_VMM, &wi_memory_host_vmm,
+         "the driver makes no memory of the host that could be shared"},
     };
 
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -384,6 +431,10 @@ static const wi_memory_ops *cuda_memory(wi_device *device,
             continue;
         if (kind == WHARF_HANDLE_IPC && (device->desc.caps & kinds[i].cap) &&
             !wi_cuda_ipc_works(wi_cuda_of(device), reason))
+            return NULL;
+        if (kind == WHARF_HANDLE_HOST_VMM &&
+            (device->desc.caps & kinds[i].cap) &&
+            !host_vmm_works(wi_cuda_of(device), reason))
             return NULL;
         if (device->desc.caps & kinds[i].cap)
             return kinds[i].ops;
@@ -430,4 +481,8 @@ const wi_device_ops wi_device_cuda = {
     .capturing = wi_cuda_capturing,
     .report_alloc = wi_cuda_report_alloc,
     .report_free = wi_cuda_report_free,
+    .foreign = &wi_foreign_cuda,
+    .copy = &wi_copy_cuda,
+    .sums = &wi_sums_cuda,
+    .numa = &wi_numa_system,
 };

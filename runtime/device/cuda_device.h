@@ -17,19 +17,23 @@
 typedef struct wi_cuda {
     wi_device base; /* first */
     CUdevice device;
-    CUcontext context;    /* primary */
-    CUstream stream;      /* of Wharf's own small transfers, non-blocking */
-    pthread_mutex_t lock; /* one user of stream and words at a time */
-    uint64_t *words;      /* page-locked, WI_CUDA_WORDS of them */
-    size_t granularity;   /* of VMM; 0 without it */
-    bool read_only_host;  /* can page-lock what it may only read */
-    bool ipc_tried;       /* under the lock: whether ipc_refused is known */
-    int ipc_refused;      /* 0, or why legacy handles cannot be made */
-    CUlibrary kernels;    /* under the lock; NULL until they are loaded */
-    CUkernel sync4;       /* set before kernels_ready, constant after */
+    CUcontext context;       /* primary */
+    CUstream stream;         /* of Wharf's own small transfers, non-blocking */
+    pthread_mutex_t lock;    /* one user of stream and words at a time */
+    uint64_t *words;         /* page-locked, WI_CUDA_WORDS of them */
+    size_t granularity;      /* of VMM; 0 without it */
+    size_t host_granularity; /* of VMM of the host; 0 without it */
+    bool read_only_host;     /* can page-lock what it may only read */
+    bool ipc_tried;          /* under the lock: whether ipc_refused is known */
+    int ipc_refused;         /* 0, or why legacy handles cannot be made */
+    CUlibrary kernels;       /* under the lock; NULL until they are loaded */
+    CUkernel sync4;          /* set before kernels_ready, constant after */
     CUkernel sync64;
     int kernels_ready; /* atomic */
-    int keeps;         /* atomic: the context is not given back at close */
+    CUlibrary sums;    /* cuda_sum.c, under the lock; NULL until prepared */
+    CUkernel sum;
+    int keeps; /* atomic: the context is not given back at close */
+    struct wi_cuda_copy *copy; /* cuda_copy.h; NULL until it is prepared */
 } wi_cuda;
 
 static inline wi_cuda *wi_cuda_of(wi_device *device)
@@ -67,6 +71,10 @@ void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit);
 
 void wi_cuda_leave(const wi_cuda_visit *visit);
 
+/* Before enqueuing, which every capture mode allows: only the context is made
+ * current, and mostly it is (cuda_sync.c). */
+wharf_status wi_cuda_stream_enter(const wi_cuda *cuda, wi_cuda_visit *visit);
+
 /* cuda_enumerate.c */
 wharf_status wi_cuda_enumerate(wi_device_desc *devices, int most, int *count);
 void wi_cuda_link(const wi_device_desc *from, const wi_device_desc *to,
@@ -102,6 +110,12 @@ wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
 wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
                                   uint32_t **report);
 void wi_cuda_report_free(wi_device *device, uint32_t *report);
+/* A kernel of a library, brought to the GPU; the context is current. */
+wharf_status wi_cuda_kernel_find(const wi_cuda *cuda, CUlibrary library,
+                                 const char *name, CUkernel *kernel);
+/* Gives back what copies have loaded; as the next one. */
+void wi_cuda_copy_close(wi_cuda *cuda);
+void wi_cuda_sum_close(wi_cuda *cuda);
 /* Unloads what sync has loaded; between wi_cuda_enter_back and leave. */
 void wi_cuda_kernels_unload(wi_cuda *cuda);
 
@@ -112,6 +126,7 @@ bool wi_cuda_ipc_works(wi_cuda *cuda, char reason[96]);
 /* The kinds of memory. */
 extern const wi_memory_ops wi_memory_vmm;       /* cuda_vmm.c */
 extern const wi_memory_ops wi_memory_ipc;       /* cuda_ipc.c */
+extern const wi_memory_ops wi_memory_host_vmm;  /* cuda_vmm.c */
 extern const wi_memory_ops wi_memory_host_cuda; /* cuda_host.c */
 
 #endif

@@ -42,6 +42,8 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, WI_CAP_MAP_HOST},
     {CU_DEVICE_ATTRIBUTE_MPS_ENABLED, WI_CAP_MPS},
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, WI_CAP_FABRIC},
+    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+     WI_CAP_HOST_VMM},
 };
 
 static wharf_status device_caps(CUdevice device, uint32_t *caps)
@@ -71,6 +73,8 @@ static wharf_status device_caps(CUdevice device, uint32_t *caps)
         return status;
     if (vmm && fds)
         got |= WI_CAP_VMM;
+    if (!(got & WI_CAP_VMM) || !(got & WI_CAP_MAP_HOST))
+        got &= ~WI_CAP_HOST_VMM;
     *caps = got;
     return WHARF_OK;
 }

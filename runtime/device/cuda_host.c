@@ -4,8 +4,10 @@
  * page-locked in each process that maps it, for all of its contexts. Pointers
  * are the same on the CPU and the GPU, or the kind is refused.
  */
+#include <fcntl.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "device/cuda_device.h"
@@ -142,19 +144,51 @@ static wharf_status locked_import(wi_device *device, const wi_handle *handle,
     return wi_memory_host.import(device, handle, fds, block);
 }
 
+/* A guest's descriptor may be for reading alone (core/offer.c). */
+static bool for_reading_alone(const wi_host_block *block)
+{
+    int mode = fcntl(block->fd, F_GETFL);
+
+    return mode >= 0 && (mode & O_ACCMODE) == O_RDONLY;
+}
+
+/* Pages that cannot be written to are locked by some devices and systems only.
+ * Without the lock kernels do not reach them, but the CPU does, which is what a
+ * guest that looks at host memory needs. */
+static wharf_status lock_for_reading(const wi_cuda *cuda, wi_host_block *block)
+{
+    if (cuda->read_only_host &&
+        block_lock(cuda, block, WI_ACCESS_READ) == WHARF_OK)
+        return WHARF_OK;
+    wi_log(WI_LOG_INFO,
+           "read-only host memory: device %d (%s) cannot page-lock it, so only "
+           "the CPU reads it here",
+           cuda->base.desc.ordinal, cuda->base.desc.name);
+    return WHARF_OK;
+}
+
 /* What was done is undone by destroy, after a failure as well. */
 static wharf_status locked_map(wi_device *device, wi_block *block,
                                wi_range *range, size_t offset, wi_access access,
                                void **pointer)
 {
     const wi_cuda *cuda = wi_cuda_of(device);
-    wi_access lock = lock_access(cuda, access);
+    bool alone = access == WI_ACCESS_READ && for_reading_alone(host_of(block));
+    wi_access lock = alone ? access : lock_access(cuda, access);
     void *got = NULL;
+    int64_t began = wi_now_ns(), mapped;
     wharf_status status =
         wi_memory_host.map(device, block, range, offset, lock, &got);
 
+    mapped = wi_now_ns();
     if (status == WHARF_OK)
-        status = block_lock(cuda, host_of(block), lock);
+        status = alone ? lock_for_reading(cuda, host_of(block))
+                       : block_lock(cuda, host_of(block), lock);
+    wi_log(WI_LOG_DEBUG,
+           "%zu bytes of host memory in us: mapped %lld, page-locked%s %lld",
+           block->bytes, (long long)(mapped - began) / 1000,
+           block->owned ? " and zeroed" : "",
+           (long long)(wi_now_ns() - mapped) / 1000);
     if (status == WHARF_OK && access != lock)
         status = wi_memory_host.protect(device, block, access);
     if (status == WHARF_OK)

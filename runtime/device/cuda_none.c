@@ -8,6 +8,10 @@
 
 #include "base/error.h"
 #include "device/block.h"
+#include "device/copy.h"
+#include "device/foreign.h"
+#include "device/numa.h"
+#include "device/sum.h"
 
 static wharf_status none(void)
 {
@@ -237,4 +241,8 @@ const wi_device_ops wi_device_cuda = {
     .capturing = none_capturing,
     .report_alloc = none_report_alloc,
     .report_free = none_report_free,
+    .foreign = &wi_foreign_none,
+    .copy = &wi_copy_cuda,
+    .numa = &wi_numa_system,
+    .sums = &wi_sums_host, /* no device, so nobody gets here */
 };

@@ -42,8 +42,8 @@ static const char *how_name(wi_sync_how how)
  * for a peer included; asking for the function and for an attribute of it
  * does it now.
  */
-static wharf_status kernel_find(const wi_cuda *cuda, CUlibrary library,
-                                const char *name, CUkernel *kernel)
+wharf_status wi_cuda_kernel_find(const wi_cuda *cuda, CUlibrary library,
+                                 const char *name, CUkernel *kernel)
 {
     CUfunction function = NULL;
     int registers = 0;
@@ -75,9 +75,11 @@ static wharf_status kernels_load(wi_cuda *cuda)
 
     if (status != WHARF_OK)
         return status;
-    status = kernel_find(cuda, library, "wi_kernel_sync4", &cuda->sync4);
+    status =
+        wi_cuda_kernel_find(cuda, library, "wi_kernel_sync4", &cuda->sync4);
     if (status == WHARF_OK)
-        status = kernel_find(cuda, library, "wi_kernel_sync64", &cuda->sync64);
+        status = wi_cuda_kernel_find(cuda, library, "wi_kernel_sync64",
+                                     &cuda->sync64);
     if (status != WHARF_OK) {
         WI_CU_BACK(cuLibraryUnload, (library));
         return status;
@@ -324,7 +326,7 @@ static wharf_status steps_check(wi_sync_how how, const wi_sync_step *steps,
 
 /* Enqueuing is allowed in every capture mode, so that only the context has to
  * be right; it mostly is, and two calls are saved. */
-static wharf_status context_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
+wharf_status wi_cuda_stream_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
 {
     CUcontext current = NULL;
     wharf_status status;
@@ -378,7 +380,7 @@ wharf_status wi_cuda_sync(wi_device *device, wharf_stream stream,
     if (status == WHARF_OK)
         status = wi_cuda_sync_prepare(device, how);
     if (status == WHARF_OK)
-        status = context_enter(cuda, &visit);
+        status = wi_cuda_stream_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
     switch (how) {
@@ -404,7 +406,7 @@ wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
     wharf_status status = wi_driver_check();
 
     if (status == WHARF_OK)
-        status = context_enter(wi_cuda_of(device), &visit);
+        status = wi_cuda_stream_enter(wi_cuda_of(device), &visit);
     if (status != WHARF_OK)
         return status;
     status = wi_cuda_stream_captures(stream, &captures);

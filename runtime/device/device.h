@@ -38,6 +38,7 @@
 #define WI_CAP_MAP_HOST 0x10u  /* can map page-locked host memory */
 #define WI_CAP_MPS 0x20u       /* this process runs under MPS */
 #define WI_CAP_FABRIC 0x40u    /* attribute only: decided by trying */
+#define WI_CAP_HOST_VMM 0x80u  /* the same, VMM for memory of the host */
 
 /* One device as one process sees it. Plain data; travels between ranks. */
 typedef struct wi_device_desc {
@@ -81,6 +82,7 @@ typedef enum wi_sync_how {
 
 typedef struct wi_device_ops wi_device_ops;
 typedef struct wi_memory_ops wi_memory_ops;
+typedef struct wi_foreign_ops wi_foreign_ops; /* device/foreign.h */
 
 /* Every backend's device starts with this. */
 struct wi_device {
@@ -191,6 +193,18 @@ struct wi_device_ops {
     wharf_status (*report_alloc)(wi_device *device, size_t words,
                                  uint32_t **report);
     void (*report_free)(wi_device *device, uint32_t *report);
+
+    /* Memory that the program had before. */
+    const wi_foreign_ops *foreign;
+
+    /* Where host memory lies, device/numa.h. */
+    const struct wi_numa_ops *numa;
+
+    /* Sums over memory, device/sum.h. */
+    const struct wi_sum_ops *sums;
+
+    /* Moving data, device/copy.h. */
+    const struct wi_copy_ops *copy;
 };
 
 /* The backends: what core chooses from. */

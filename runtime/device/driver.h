@@ -79,6 +79,10 @@
     X(cuMemHostRegister, 6050)                                                 \
     X(cuMemHostUnregister, 4000)                                               \
     X(cuMemHostGetDevicePointer, 3020)                                         \
+    X(cuMemcpyAsync, 4000)                                                     \
+    X(cuMemcpy2DAsync, 3020)                                                   \
+    X(cuMemcpy3DAsync, 3020)                                                   \
+    X(cuPointerGetAttributes, 7000)                                            \
     X(cuMemcpyHtoDAsync, 3020)                                                 \
     X(cuMemcpyDtoHAsync, 3020)                                                 \
     X(cuMemsetD8Async, 3020)                                                   \
@@ -91,6 +95,15 @@
     X(cuMemUnmap, 10020)                                                       \
     X(cuMemSetAccess, 10020)                                                   \
     X(cuMemExportToShareableHandle, 10020)                                     \
+    X(cuMemRetainAllocationHandle, 11000)                                      \
+    X(cuMemGetAllocationPropertiesFromHandle, 10020)                           \
+    X(cuMemPoolExportToShareableHandle, 11020)                                 \
+    X(cuMemPoolExportPointer, 11020)                                           \
+    X(cuMemPoolImportFromShareableHandle, 11020)                               \
+    X(cuMemPoolImportPointer, 11020)                                           \
+    X(cuMemPoolGetAccess, 11020)                                               \
+    X(cuMemPoolSetAccess, 11020)                                               \
+    X(cuMemPoolDestroy, 11020)                                                 \
     X(cuMemImportFromShareableHandle, 10020)
 
 /* cuda.h defines some of the symbols as macros; they expand to the same name

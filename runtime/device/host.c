@@ -9,7 +9,11 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "device/copy.h"
+#include "device/foreign.h"
 #include "device/host_memory.h"
+#include "device/numa.h"
+#include "device/sum.h"
 
 /* What was written before is visible before what is written after. An atomic
  * operation, since the thread sanitizer does not know bare fences. */
@@ -282,4 +286,8 @@ const wi_device_ops wi_device_host = {
     .capturing = host_capturing,
     .report_alloc = host_report_alloc,
     .report_free = host_report_free,
+    .foreign = &wi_foreign_host,
+    .copy = &wi_copy_host,
+    .sums = &wi_sums_host,
+    .numa = &wi_numa_system,
 };

@@ -128,6 +128,7 @@ static wharf_status host_export(wi_device *device, wi_block *base,
     handle->fds = 1;
     handle->bytes = base->bytes;
     handle->chunk_bytes = base->bytes;
+    handle->opaque[0] = host_of(base)->large;
     fds[0] = again;
     return WHARF_OK;
 }
@@ -177,6 +178,7 @@ static wharf_status host_import(wi_device *device, const wi_handle *handle,
         return status;
     }
     block->fd = fd;
+    block->large = handle->opaque[0] == 1;
     wi_block_count(&block->base, WHARF_SPACE_HOST, 1);
     *out = &block->base;
     return WHARF_OK;
@@ -196,6 +198,8 @@ static wharf_status host_map(wi_device *device, wi_block *base, wi_range *range,
         return status;
     if (!base->owned)
         wi_sys_close(&block->fd);
+    if (block->large) /* a wish: without it the pages are small */
+        madvise(got, base->bytes, MADV_HUGEPAGE);
     base->pointer = got;
     *pointer = got;
     return WHARF_OK;

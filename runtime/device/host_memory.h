@@ -11,6 +11,7 @@ typedef struct wi_host_block {
     wi_block base; /* first */
     int fd;        /* memfd; an importer's is closed once it is mapped */
     bool locked;   /* page-locked for the GPU (cuda_host.c) */
+    bool large;    /* mapped with advice to use large pages */
 } wi_host_block;
 
 extern const wi_memory_ops wi_memory_host;

@@ -19,6 +19,17 @@ static const char usage[] =
     "\n"
     "  attach          attach, attach from the pool, detach\n"
     "  sync            barrier, notify and event between the ranks\n"
+    "  copy            put, get, strided put, put with notify to the next "
+    "rank;\n"
+    "                  without --sizes of 2m,64m,256m\n"
+    "  exchange        neighbour exchange between pairs of ranks, both ways;\n"
+    "                  without --sizes of 2m,64m,256m\n"
+    "  ring            a ring's slot from rank 0 to 1, 2, ... consumers;\n"
+    "                  slots of the first of --sizes\n"
+    "  zero-copy       host memory used by kernels in place, beside copies;\n"
+    "                  without --sizes of 2m,64m,256m\n"
+    "  worker          messages to a worker and back; from a fault in it to\n"
+    "                  the next one's answer\n"
     "\n"
     "  --sizes LIST    bytes of each rank's segment, comma separated, with k, "
     "m, g\n"
@@ -35,10 +46,14 @@ static const char usage[] =
 struct command {
     const char *name;
     int (*run)(struct bench *bench);
+    int sizes; /* how many of the default ones, 0: all */
 };
 
-static const struct command commands[] = {{"attach", bench_attach},
-                                          {"sync", bench_sync}};
+static const struct command commands[] = {
+    {"attach", bench_attach, 0}, {"sync", bench_sync, 0},
+    {"copy", bench_copy, 3},     {"exchange", bench_exchange, 3},
+    {"ring", bench_ring, 1},     {"zero-copy", bench_zero_copy, 3},
+    {"worker", bench_worker, 1}};
 
 /* A number with an optional k, m or g at its end, up to `most`. */
 static bool parse_number(const char *text, size_t length, uint64_t least,
@@ -127,6 +142,8 @@ static const struct command *parse(int argc, char **argv,
                  argc > 1 ? "unknown command" : "no command");
         return NULL;
     }
+    if (command->sizes > 0)
+        options->size_count = command->sizes;
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             options->json = true;
@@ -181,6 +198,9 @@ int main(int argc, char **argv)
         parse(argc, argv, &bench.options, problem, sizeof problem);
     int code;
 
+    /* A worker of the command `worker` is no rank. */
+    if (argc > 1 && strcmp(argv[1], "worker-child") == 0)
+        return bench_worker_child(argc, argv);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &bench.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &bench.size);

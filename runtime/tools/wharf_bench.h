@@ -8,5 +8,13 @@
 
 int bench_attach(struct bench *bench);
 int bench_sync(struct bench *bench);
+int bench_copy(struct bench *bench);
+int bench_exchange(struct bench *bench);
+int bench_ring(struct bench *bench);
+int bench_zero_copy(struct bench *bench);
+int bench_worker(struct bench *bench);
+
+/* Not collective: main of a worker that bench_worker has started. */
+int bench_worker_child(int argc, char **argv);
 
 #endif

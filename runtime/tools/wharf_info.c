@@ -50,6 +50,38 @@ struct info {
     struct tool_machine machine;
 };
 
+static void print_most(size_t bytes, FILE *file)
+{
+    if (bytes == SIZE_MAX)
+        fprintf(file, "%14s", "any size");
+    else if (bytes == 0)
+        fprintf(file, "%14s", "none");
+    else
+        fprintf(file, "%10zu KiB", bytes >> 10);
+}
+
+/* Which sizes are copied by kernels; the rest goes by the copy engines. */
+static void print_copies(const wharf_node *node, FILE *file)
+{
+    static const char *const names[] = {"within a GPU", "between GPUs",
+                                        "with host memory"};
+
+    if (wharf_node_backend(node) != WHARF_BACKEND_CUDA)
+        return;
+    fprintf(file, "\ncopies by kernel up to     plain   with notify\n");
+    for (int between = 0; between < 3; between++) {
+        fprintf(file, "%-18s", names[between]);
+        for (int notify = 0; notify < 2; notify++) {
+            size_t most = 0;
+
+            wharf_ignore(wharf_copy_kernel_most(
+                node, (wharf_copy_between)between, notify, &most));
+            print_most(most, file);
+        }
+        fputc('\n', file);
+    }
+}
+
 /* This rank's object, or its node's description, in memory. */
 static char *describe(const struct info *info, bool node, wharf_format format)
 {
@@ -69,6 +101,8 @@ static char *describe(const struct info *info, bool node, wharf_format format)
         info_cpus_text(info->cpus, wharf_node_size(info->node), file);
     st = node ? wharf_node_print(info->node, file, format)
               : info_rank_json(info->node, &info->machine, info->rank, file);
+    if (node && format == WHARF_FORMAT_TEXT)
+        print_copies(info->node, file);
     if (fclose(file) != 0 || st != WHARF_OK) {
         free(text);
         return NULL;

@@ -10,7 +10,7 @@ install(TARGETS wharf wharf_static EXPORT WharfTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/wharf DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.cuh")
 
 get_property(_wharf_tools GLOBAL PROPERTY WHARF_TOOLS)
 if(_wharf_tools)

@@ -3,7 +3,19 @@
 #
 # WHARF_MPIEXEC_FLAGS: flags that let a test start more ranks than there are
 # cores, and start them as root. Only Open MPI knows and needs them.
+#
+# WHARF_MPI_QUERY_CUDA: the library can be asked whether it takes device
+# pointers.
 find_package(MPI REQUIRED COMPONENTS C)
+
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_C)
+check_c_source_compiles(
+  "#include <mpi.h>
+   #include <mpi-ext.h>
+   int main(void) { return MPIX_Query_cuda_support(); }"
+  WHARF_MPI_QUERY_CUDA)
+unset(CMAKE_REQUIRED_LIBRARIES)
 
 if(NOT MPIEXEC_EXECUTABLE)
   message(WARNING "No MPI launcher: tests and examples cannot be run")

@@ -13,6 +13,7 @@ typedef struct state {
     wharf_event *event;
     wharf_notify *notify;
     wharf_barrier *barrier;
+    wharf_ring *ring;
 } state;
 
 typedef struct scenario {
@@ -29,5 +30,9 @@ typedef struct scenario {
 /* Each ends with a NULL name. */
 extern const scenario scenarios[];
 extern const scenario signal_scenarios[];
+extern const scenario memory_scenarios[];
+extern const scenario ring_scenarios[];
+extern const scenario copy_scenarios[];
+extern const scenario exchange_scenarios[];
 
 #endif

@@ -53,6 +53,34 @@ static void runtime_load(void)
     find(library, "cudaFree", &rt.free_device);
 }
 
+/* Memory of the runtime's own as a buffer; what cannot be shared is asked for
+ * its kind, which many questions to the driver refuse. */
+static void use_own_memory(wharf_node *node)
+{
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+    size_t bytes = (size_t)4 << 20;
+    wharf_buffer *buffer = NULL;
+    static char host[5000];
+    void *own = NULL;
+    void *mine = NULL;
+
+    T_EQ_INT(0, rt.malloc_device(&own, bytes));
+    t_dev_fill_pattern(node, own, bytes, (uint64_t)t_me);
+    T_OK(wharf_buffer_attach_memory(node, own, bytes, NULL, &buffer));
+    for (int rank = 0; rank < t_ranks; rank++) {
+        T_OK(wharf_buffer_segment(buffer, rank, &mine, NULL));
+        T_EQ_INT(-1, t_dev_check_pattern(node, mine, bytes, (uint64_t)rank));
+    }
+    t_detach(buffer);
+    T_EQ_INT(0, rt.free_device(own));
+    T_STATUS(WHARF_EUNSUPPORTED, wharf_buffer_attach_memory(
+                                     node, host, sizeof host, NULL, &buffer));
+    options.flags = WHARF_BUFFER_STAGE_ALLOWED;
+    T_OK(
+        wharf_buffer_attach_memory(node, host, sizeof host, &options, &buffer));
+    t_detach(buffer);
+}
+
 /* Most of what Wharf does with a driver. */
 static void use_all(wharf_node *node)
 {
@@ -72,6 +100,7 @@ static void use_all(wharf_node *node)
     T_OK(wharf_event_wait(event, NULL, 1));
     T_OK(wharf_event_synchronize(event, 1, 0));
     T_OK(wharf_event_destroy(&event));
+    use_own_memory(node);
     T_OK(wharf_pool_trim(node));
 }
 

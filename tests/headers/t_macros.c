@@ -32,6 +32,16 @@ static void limits(void)
     T_CHECK(WHARF_MAX_BUFFERS > 0);
     T_CHECK(WHARF_MAX_EVENTS > 0);
     T_CHECK(WHARF_TOPO_INDICES > 0);
+    T_CHECK(WHARF_EXCHANGE_MAX_SETS > 1);
+    T_CHECK(WHARF_EXCHANGE_MAX_TRANSFERS > 26);
+    T_EQ_INT(3, WHARF_EXCHANGE_DIMS);
+    T_CHECK(WHARF_MAX_RINGS > 0);
+    T_CHECK(WHARF_MAX_RING_SLOTS > 0);
+    T_CHECK(WHARF_RING_CPU != NULL);
+    T_CHECK(WHARF_RING_NOBODY < 0);
+    T_CHECK(WHARF_MAX_PUBLISHED_NAME > 0);
+    T_CHECK(WHARF_MAX_NOTE > 0);
+    T_CHECK(WHARF_MAX_JOINERS > 0);
     T_EQ_INT(0, WHARF_LATEST);
     T_CHECK(WHARF_DISTANCE_UNKNOWN < 0 && 0 < WHARF_DISTANCE_LOCAL);
 }
@@ -42,6 +52,10 @@ static void options(void)
     wharf_buffer_options buffer = WHARF_BUFFER_OPTIONS_INIT;
     wharf_notify_options notify = WHARF_NOTIFY_OPTIONS_INIT;
     wharf_plan_options plan = WHARF_PLAN_OPTIONS_INIT;
+    wharf_box box = WHARF_BOX_INIT;
+    wharf_ring_options ring = WHARF_RING_OPTIONS_INIT;
+    wharf_publish_options publish = WHARF_PUBLISH_OPTIONS_INIT;
+    wharf_joined_options joined = WHARF_JOINED_OPTIONS_INIT;
 
     T_EQ_INT(sizeof(node), node.struct_size);
     T_EQ_INT(WHARF_BACKEND_AUTO, node.backend);
@@ -54,9 +68,52 @@ static void options(void)
     T_EQ_INT(sizeof(notify), notify.struct_size);
     T_EQ_INT(WHARF_MECHANISM_AUTO, notify.mechanism);
     T_EQ_INT(WHARF_SWITCH_UNSET, notify.capturable);
+    T_EQ_INT(sizeof(ring), ring.struct_size);
+    T_EQ_INT(0, ring.slots);
+    T_EQ_INT(0, ring.slot_bytes);
+    T_EQ_INT(WHARF_RING_ALL, ring.mode);
+    T_EQ_PTR(NULL, ring.consumers);
+    T_EQ_INT(sizeof(publish), publish.struct_size);
+    T_EQ_INT(0, publish.uid_count);
+    T_EQ_INT(sizeof(joined), joined.struct_size);
+    T_CHECK(joined.uid == WHARF_OWN_UID);
     T_EQ_INT(sizeof(plan), plan.struct_size);
     T_EQ_INT(WHARF_PLACEMENT_AUTO, plan.policy);
     T_EQ_PTR(NULL, plan.map);
+    T_EQ_INT(0, box.width);
+    T_EQ_INT(1, box.rows);
+    T_EQ_INT(1, box.planes);
+    T_EQ_INT(0, box.from_pitch | box.from_plane | box.to_pitch | box.to_plane);
+}
+
+static void exchange_options(void)
+{
+    wharf_exchange_options options = WHARF_EXCHANGE_OPTIONS_INIT;
+    wharf_exchange_block block = WHARF_EXCHANGE_BLOCK_INIT;
+
+    T_EQ_INT(sizeof(options), options.struct_size);
+    T_EQ_INT(1, options.sets);
+    T_EQ_INT(WHARF_SWITCH_UNSET, options.ready);
+    T_EQ_INT(sizeof(block), block.struct_size);
+    T_EQ_INT(0, block.cell);
+    T_EQ_PTR(NULL, block.buffer[WHARF_EXCHANGE_MAX_SETS - 1]);
+}
+
+static void worker_options(void)
+{
+    wharf_worker_options worker = WHARF_WORKER_OPTIONS_INIT;
+    wharf_worker_join_options join = WHARF_WORKER_JOIN_OPTIONS_INIT;
+
+    T_EQ_INT(sizeof(worker), worker.struct_size);
+    T_EQ_INT(0, worker.buffer_count);
+    T_EQ_INT(0, worker.silence_ms);
+    T_CHECK(worker.restarts > 0 && worker.stop_ms > 0);
+    T_CHECK(worker.backoff_most_ms > worker.backoff_ms);
+    T_EQ_INT(WHARF_SWITCH_UNSET, worker.tag);
+    T_EQ_INT(sizeof(join), join.struct_size);
+    T_EQ_INT(0, join.timeout_ms);
+    T_CHECK(WHARF_WORKER_MESSAGE > 0 && WHARF_MAX_WORKERS > 0);
+    T_CHECK(WHARF_WORKER_DEATHS > 0);
 }
 
 /* Each flag is one bit of its own. */
@@ -68,6 +125,12 @@ static void flags(void)
         WHARF_BUFFER_SAME_ADDRESS_REQUIRED,
         WHARF_BUFFER_ZERO,
         WHARF_BUFFER_READ_ONLY,
+        WHARF_BUFFER_NUMA_LOCAL,
+        WHARF_BUFFER_INTERLEAVE,
+        WHARF_BUFFER_HUGE_PAGES,
+        WHARF_BUFFER_WRITE_COMBINED,
+        WHARF_BUFFER_STAGE_ALLOWED,
+        WHARF_BUFFER_EXPOSE_NEIGHBOURS,
     };
     unsigned seen = 0;
 
@@ -90,6 +153,8 @@ int main(void)
     versions();
     limits();
     options();
+    exchange_options();
+    worker_options();
     flags();
     lists();
     return t_declared() == WHARF_OK ? 0 : 1;

@@ -7,7 +7,7 @@
 #   cmake     builds the consumer with find_package(Wharf), shared and static
 #   pkgconfig builds it with pkg-config, shared and static
 #   example   builds the examples alone, from a copy outside the repository
-# LIBDIR, BINDIR, VERSION, SOVERSION and CC come from the environment.
+# LIBDIR, BINDIR, VERSION, SOVERSION, FORTRAN, CC, CXX and FC come from the environment.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -33,7 +33,8 @@ step_files() {
     mv "$scratch/first" "$prefix"
     (cd "$prefix" && find . \( -type f -o -type l \) | sed 's|^\./||' | sort) \
         >"$scratch/found"
-    sed -e '/^#/d' -e "s|@LIBDIR@|$LIBDIR|" -e "s|@BINDIR@|$BINDIR|" \
+    fortran=$([ "$FORTRAN" = 1 ] && echo 's|@FORTRAN@||' || echo '/@FORTRAN@/d')
+    sed -e '/^#/d' -e "$fortran" -e "s|@LIBDIR@|$LIBDIR|" -e "s|@BINDIR@|$BINDIR|" \
         -e "s|@VERSION@|$VERSION|" -e "s|@SOVERSION@|$SOVERSION|" \
         -e "s|@CONFIG@|$CONFIG|" \
         "$source/tests/install/files.txt" | sort >"$scratch/expected"
@@ -55,11 +56,22 @@ step_cmake() {
     rm -rf "$scratch/cmake"
     "$cmake" -S "$source/tests/install/consumer" -B "$scratch/cmake" \
         -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_CXX_COMPILER="${CXX:-NOTFOUND}" \
+        -DCMAKE_Fortran_COMPILER="${FC:-NOTFOUND}" \
         -DCMAKE_C_FLAGS="$CFLAGS"
     "$cmake" --build "$scratch/cmake"
     uses_installed "$scratch/cmake/consumer_shared"
     "$@" "$scratch/cmake/consumer_shared"
     "$@" "$scratch/cmake/consumer_static"
+    for language in cpp fortran; do
+        consumer=$scratch/cmake/consumer_$language
+        if [ -e "$consumer" ]; then
+            uses_installed "$consumer"
+            "$@" "$consumer"
+        else
+            echo "consumer_$language: left out, no compiler"
+        fi
+    done
 }
 
 step_pkgconfig() {
@@ -93,8 +105,10 @@ step_pkgconfig() {
 step_example() {
     rm -rf "$scratch/examples" "$scratch/examples-build"
     cp -R "$source/mpi_examples" "$scratch/examples"
+    # Other languages are the consumer's part.
     "$cmake" -S "$scratch/examples" -B "$scratch/examples-build" \
         -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_CXX_COMPILER=NOTFOUND -DCMAKE_Fortran_COMPILER=NOTFOUND \
         -DCMAKE_C_FLAGS="$CFLAGS"
     "$cmake" --build "$scratch/examples-build" --target 01_hello
     uses_installed "$scratch/examples-build/01_hello"

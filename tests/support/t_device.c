@@ -17,7 +17,7 @@ static struct {
     int (*memcpy_htod)(device_ptr, const void *, size_t);
     int (*memcpy_dtoh)(void *, device_ptr, size_t);
     int (*memset_d8)(device_ptr, unsigned char, size_t);
-    int (*memcpy_dtod_async)(device_ptr, device_ptr, size_t, void *);
+    int (*memcpy_async)(device_ptr, device_ptr, size_t, void *);
     int (*memset_d8_async)(device_ptr, unsigned char, size_t, void *);
     int (*stream_create)(void **, unsigned);
     int (*stream_destroy)(void *);
@@ -80,7 +80,7 @@ static void load(void)
     find(library, "cuMemcpyHtoD_v2", &cu.memcpy_htod);
     find(library, "cuMemcpyDtoH_v2", &cu.memcpy_dtoh);
     find(library, "cuMemsetD8_v2", &cu.memset_d8);
-    find(library, "cuMemcpyDtoDAsync_v2", &cu.memcpy_dtod_async);
+    find(library, "cuMemcpyAsync", &cu.memcpy_async);
     find(library, "cuMemsetD8Async", &cu.memset_d8_async);
     find(library, "cuStreamCreate", &cu.stream_create);
     find(library, "cuStreamDestroy_v2", &cu.stream_destroy);
@@ -252,8 +252,9 @@ void t_stream_copy(const wharf_node *node, wharf_stream stream, void *to,
         memcpy(to, from, bytes);
         return;
     }
-    must(cu.memcpy_dtod_async(address(to), address(from), bytes, stream),
-         "cuMemcpyDtoDAsync");
+    /* Either may be host memory that the GPU can reach. */
+    must(cu.memcpy_async(address(to), address(from), bytes, stream),
+         "cuMemcpyAsync");
 }
 
 void t_stream_fill(const wharf_node *node, wharf_stream stream, void *to,

@@ -26,9 +26,12 @@ static const struct {
     {"fabric_denied", FC_CAP_FABRIC_DENIED},
     {"mig", FC_CAP_MIG},
     {"no_fd_handle", FC_CAP_NO_FD},
+    {"reexport", FC_CAP_REEXPORT},
     {"no_map_host", FC_CAP_NO_MAP_HOST},
     {"no_pools", FC_CAP_NO_POOLS},
     {"no_host_vmm", FC_CAP_NO_HOST_VMM},
+    {"host_vmm_denied", FC_CAP_HOST_VMM_DENIED},
+    {"memlock", FC_CAP_MEMLOCK},
     {"reverse_pci", FC_CAP_REVERSE_PCI},
 };
 

@@ -53,6 +53,9 @@
 #define FC_CAP_PROHIBITED 0x2000u
 #define FC_CAP_FABRIC_DENIED 0x4000u
 #define FC_CAP_NO_HOST_VMM 0x8000u
+#define FC_CAP_HOST_VMM_DENIED 0x10000u
+#define FC_CAP_MEMLOCK 0x20000u
+#define FC_CAP_REEXPORT 0x40000u
 
 typedef struct fc_ctx fc_ctx;
 typedef struct fc_stream fc_stream;
@@ -234,6 +237,7 @@ struct fc_phys {
     int phys; /* -1: host */
     int refs;
     bool creator;
+    int fd;          /* of an import that may be passed on; -1: none */
     uint64_t offset; /* in the arena file */
 };
 
@@ -488,6 +492,12 @@ CUresult fc_kernel_op(const CUlaunchConfig *config, const fc_kernel *kernel,
 void fc_module_drop(void *module, bool with_context);
 bool fc_module_of(const void *module, uint64_t ctx);
 extern const fc_kernel fc_kernel_table[]; /* fake_kernels.c; ends with NULL */
+
+/* fake_copy_kernels.c */
+void fc_kernel_copy_few(const fake_cuda_launch *launch);
+void fc_kernel_copy_many(const fake_cuda_launch *launch);
+extern const uint16_t fc_copy_few_sizes[1];
+extern const uint16_t fc_copy_many_sizes[1];
 
 /* ---- Events (event.c) --------------------------------------------------- */
 

@@ -6,7 +6,8 @@
  * fake_cuda.h says what it may call. Tests add their own at run time with
  * fakeCudaRegisterKernel.
  */
-#include "device/sync_step.h" /* layout of the parameters */
+#include "device/sum_step.h" /* layout of the parameters */
+#include "device/sync_step.h"
 #include "fake.h"
 
 /* ---- wi_kernel_sync4, wi_kernel_sync64 --------------------------------- */
@@ -83,8 +84,38 @@ static void kernel_sync(const fake_cuda_launch *launch)
 static const uint16_t sync4_sizes[] = {sizeof(wi_sync_args4)};
 static const uint16_t sync64_sizes[] = {sizeof(wi_sync_args64)};
 
+/* ---- wi_kernel_sum ------------------------------------------------------ */
+
+static void kernel_sum(const fake_cuda_launch *launch)
+{
+    const wi_sum_args *args = launch->params[0];
+    uint64_t from = (uint64_t)(uintptr_t)args->from;
+    uint64_t at = (uint64_t)(uintptr_t)args->sum;
+    uint64_t sum = 0, stored;
+
+    for (uint64_t i = 0; i * 8 < args->bytes; i++) {
+        uint64_t left = args->bytes - i * 8, word = 0;
+
+        if (!fakeCudaLoad(launch, from + i * 8, &word,
+                          (size_t)(left < 8 ? left : 8)))
+            return;
+        sum += wi_sum_term(word, i);
+    }
+    if (!args->report) {
+        fakeCudaStore(launch, at, &sum, sizeof sum);
+        return;
+    }
+    if (fakeCudaLoad(launch, at, &stored, sizeof stored) && stored != sum)
+        fakeCudaStore32(launch, (uint64_t)(uintptr_t)args->report, args->value);
+}
+
+static const uint16_t sum_sizes[] = {sizeof(wi_sum_args)};
+
 const fc_kernel fc_kernel_table[] = {
     {NULL, "wi_kernel_sync4", kernel_sync, sync4_sizes, 1},
     {NULL, "wi_kernel_sync64", kernel_sync, sync64_sizes, 1},
+    {NULL, "wi_kernel_sum", kernel_sum, sum_sizes, 1},
+    {NULL, "wi_kernel_copy_few", fc_kernel_copy_few, fc_copy_few_sizes, 1},
+    {NULL, "wi_kernel_copy_many", fc_kernel_copy_many, fc_copy_many_sizes, 1},
     {NULL, NULL, NULL, NULL, 0},
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "fake.h"
 
@@ -75,6 +76,7 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
 {
     fc_ctx *ctx;
     uint64_t va = (uintptr_t)p;
+    struct rlimit limit;
     CUresult r = fc_begin(__func__, FC_CTX | FC_UNSAFE, &ctx);
 
     if (r != CUDA_SUCCESS)
@@ -86,6 +88,9 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned int flags)
         return fc_end(CUDA_ERROR_NOT_SUPPORTED);
     if (fc_va_is_device(va))
         return fc_end(CUDA_ERROR_INVALID_VALUE);
+    if (fc.config.caps & FC_CAP_MEMLOCK &&
+        getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur < bytes)
+        return fc_end(CUDA_ERROR_OUT_OF_MEMORY);
     fc_region *next = fc_region_next(va);
     if (next && next->va < va + bytes)
         return fc_end(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);

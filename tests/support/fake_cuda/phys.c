@@ -101,6 +101,20 @@ bool fc_phys_open_elsewhere(fc_header *header, uint64_t serial, int *pid)
     return found;
 }
 
+/* A killed process leaves its entries: where all are taken, one of those. */
+static fc_opener *opener_of_dead(fc_header *header)
+{
+    for (int i = 0; i < FC_OPENERS; i++) {
+        fc_opener *o = &header->opener[i];
+
+        if (!fc_process_alive(o->pid, o->start)) {
+            memset(o, 0, sizeof *o);
+            return o;
+        }
+    }
+    return NULL;
+}
+
 bool fc_phys_opener(fc_header *header, uint64_t serial, int change)
 {
     fc_opener *slot = NULL;
@@ -116,6 +130,8 @@ bool fc_phys_opener(fc_header *header, uint64_t serial, int change)
         if (!slot && !o->pid)
             slot = o;
     }
+    if (!slot && change > 0)
+        slot = opener_of_dead(header);
     if (slot && !slot->pid && change > 0) {
         slot->pid = fc.pid;
         slot->start = fc.start;
@@ -212,6 +228,7 @@ static fc_phys *phys_map(int fd, uint64_t offset, uint64_t bytes)
     p->bytes = bytes;
     p->offset = offset;
     p->refs = 1;
+    p->fd = -1;
     p->next = all;
     all = p;
     return p;
@@ -307,9 +324,10 @@ CUresult fc_phys_export(fc_phys *p, int *fd)
     char path[40];
     struct flock l;
 
-    if (!p->creator)
+    if (!p->creator && p->fd < 0)
         return CUDA_ERROR_NOT_PERMITTED; /* imports are not passed on */
-    snprintf(path, sizeof path, "/proc/self/fd/%d", arena_of(p->phys)->fd);
+    snprintf(path, sizeof path, "/proc/self/fd/%d",
+             p->creator ? arena_of(p->phys)->fd : p->fd);
     int n = open(path, O_RDWR | O_CLOEXEC);
     if (n < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
@@ -356,6 +374,8 @@ CUresult fc_phys_import(int fd, uint64_t offset, fc_phys **found)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     fc_ledger_hold(head.id, head.phys, head.bytes);
+    if (fc.config.caps & FC_CAP_REEXPORT)
+        p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     *found = p;
     return CUDA_SUCCESS;
 }
@@ -385,5 +405,7 @@ void fc_phys_unref(fc_phys *p)
     munmap(p->header, FC_HEADER + bytes);
     if (p->creator)
         arena_return(arena_of(p->phys), p->offset, FC_HEADER + bytes);
+    if (p->fd >= 0)
+        close(p->fd);
     free(p);
 }

@@ -87,7 +87,9 @@ static CUresult answer(const fc_region *r, uint64_t va, uint64_t base,
         put_bool(data, false);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-        put64(data, r->id << 32 | (base - r->va) / FC_UNIT);
+        /* Never used again, also where a place in a block is. */
+        put64(data, r->units ? r->mem->header->sub[(base - r->va) / FC_UNIT]
+                             : r->id << 32);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         put_bool(data, r->kind == FC_R_MANAGED);

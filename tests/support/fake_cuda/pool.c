@@ -2,28 +2,19 @@
 /*
  * Entry points: stream-ordered allocation and its pools, as far as a library
  * needs them that is handed such memory. An allocation is good at once; freeing
- * waits its turn in the stream. Pools can be passed on whole, allocations by
- * pointer data are not.
+ * waits its turn in the stream. How they get to other processes is in
+ * pool_ipc.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake.h"
+#include "pool.h"
 
-typedef struct pool {
-    uint64_t handle;
-    int phys;
-    bool standard; /* a device's default pool */
-    unsigned handles;
-    uint64_t access; /* devices, beside its own */
-    uint64_t threshold;
-} pool;
+static fc_pool *standard_pools[FC_MAX_DEVICES];
 
-static pool *standard_pools[FC_MAX_DEVICES];
-
-static pool *pool_new(int phys, bool standard, unsigned handles)
+fc_pool *fc_pool_new(int phys, bool standard, unsigned handles)
 {
-    pool *p = fc_zalloc(sizeof *p);
+    fc_pool *p = fc_zalloc(sizeof *p);
 
     p->phys = phys;
     p->standard = standard;
@@ -34,14 +25,14 @@ static pool *pool_new(int phys, bool standard, unsigned handles)
     return p;
 }
 
-static pool *pool_standard(int phys)
+static fc_pool *pool_standard(int phys)
 {
     if (!standard_pools[phys])
-        standard_pools[phys] = pool_new(phys, true, 0);
+        standard_pools[phys] = fc_pool_new(phys, true, 0);
     return standard_pools[phys];
 }
 
-static CUresult pool_begin(const char *call, CUmemoryPool handle, pool **p)
+CUresult fc_pool_begin(const char *call, CUmemoryPool handle, fc_pool **p)
 {
     void *found;
     CUresult r = fc_begin(call, 0, NULL);
@@ -86,50 +77,13 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
         props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         props->location.id < 0 || props->location.id >= fc.visible_count)
         return fc_end(CUDA_ERROR_INVALID_VALUE);
-    pool *p = pool_new(fc.visible[props->location.id], false,
-                       (unsigned)props->handleTypes);
+    fc_pool *p = fc_pool_new(fc.visible[props->location.id], false,
+                             (unsigned)props->handleTypes);
     *out = (CUmemoryPool)(uintptr_t)p->handle;
     return fc_end(r);
 }
 
-CUresult cuMemPoolDestroy(CUmemoryPool handle)
-{
-    pool *p;
-    CUresult r = pool_begin(__func__, handle, &p);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (p->standard)
-        return fc_end(CUDA_ERROR_INVALID_VALUE);
-    fc_handle_free(p->handle, false);
-    fc_live(FC_L_POOL, -1);
-    free(p);
-    return fc_end(r);
-}
-
-CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
-{
-    pool *p;
-    CUresult r = pool_begin(__func__, handle, &p);
-
-    (void)keep;
-    return r == CUDA_SUCCESS ? fc_end(r) : r;
-}
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute which,
-                               void *value)
-{
-    pool *p;
-    CUresult r = pool_begin(__func__, handle, &p);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-        memcpy(&p->threshold, value, sizeof p->threshold);
-    return fc_end(r);
-}
-
-static uint64_t pool_used(const pool *p)
+static uint64_t pool_used(const fc_pool *p)
 {
     uint64_t sum = 0;
 
@@ -142,11 +96,50 @@ static uint64_t pool_used(const pool *p)
     return sum;
 }
 
+CUresult cuMemPoolDestroy(CUmemoryPool handle)
+{
+    fc_pool *p;
+    CUresult r = fc_pool_begin(__func__, handle, &p);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (p->standard)
+        return fc_end(CUDA_ERROR_INVALID_VALUE);
+    if (p->imported && pool_used(p) > 0)
+        fc_violate("%s: memory of an imported pool is still open", __func__);
+    fc_handle_free(p->handle, false);
+    fc_live(FC_L_POOL, -1);
+    free(p);
+    return fc_end(r);
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+{
+    fc_pool *p;
+    CUresult r = fc_pool_begin(__func__, handle, &p);
+
+    (void)keep;
+    return r == CUDA_SUCCESS ? fc_end(r) : r;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute which,
+                               void *value)
+{
+    fc_pool *p;
+    CUresult r = fc_pool_begin(__func__, handle, &p);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        memcpy(&p->threshold, value, sizeof p->threshold);
+    return fc_end(r);
+}
+
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute which,
                                void *value)
 {
-    pool *p;
-    CUresult r = pool_begin(__func__, handle, &p);
+    fc_pool *p;
+    CUresult r = fc_pool_begin(__func__, handle, &p);
     uint64_t wide;
     int narrow = 1;
 
@@ -170,7 +163,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute which,
     return fc_end(r);
 }
 
-static void access_set(const pool *p)
+static void access_set(const fc_pool *p)
 {
     for (size_t i = 0; i < fc_region_count(); i++) {
         fc_region *r = fc_region_nth(i);
@@ -183,8 +176,8 @@ static void access_set(const pool *p)
 CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *list,
                             size_t count)
 {
-    pool *p;
-    CUresult r = pool_begin(__func__, handle, &p);
+    fc_pool *p;
+    CUresult r = fc_pool_begin(__func__, handle, &p);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -207,11 +200,13 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *list,
 
 /* ---- Allocations -------------------------------------------------------- */
 
-static CUresult alloc_from(const pool *p, size_t bytes, uint64_t *out)
+static CUresult alloc_from(const fc_pool *p, size_t bytes, uint64_t *out)
 {
     fc_header wanted;
     fc_phys *mem;
 
+    if (p->imported)
+        return CUDA_ERROR_INVALID_VALUE; /* gives no memory of its own */
     memset(&wanted, 0, sizeof wanted);
     wanted.bytes = (bytes + 4095) & ~(size_t)4095;
     wanted.pool = 1;
@@ -288,6 +283,10 @@ void fc_pool_free_locked(uint64_t va)
                    (unsigned long long)va);
         return;
     }
+    int pid = 0;
+    if (r->mem->creator && fc_phys_open_elsewhere(r->mem->header, 0, &pid))
+        fc_violate("cuMemFree(Async): process %d still has 0x%llx open", pid,
+                   (unsigned long long)va);
     fc_region_drop(r);
     fc_live(FC_L_ALLOCATION, -1);
 }

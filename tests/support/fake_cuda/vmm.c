@@ -113,6 +113,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         size & (fc.config.granularity - 1))
         return fc_end(CUDA_ERROR_INVALID_VALUE);
     r = prop_check(prop, &phys);
+    if (r == CUDA_SUCCESS && phys < 0 &&
+        fc.config.caps & FC_CAP_HOST_VMM_DENIED)
+        r = CUDA_ERROR_NOT_PERMITTED;
     if (r != CUDA_SUCCESS)
         return fc_end(r);
     memset(&wanted, 0, sizeof wanted);

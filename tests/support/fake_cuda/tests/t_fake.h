@@ -52,6 +52,15 @@
     X(cuMemAllocManaged)                                                       \
     X(cuMemAllocAsync)                                                         \
     X(cuMemFreeAsync)                                                          \
+    X(cuMemAllocFromPoolAsync)                                                 \
+    X(cuMemPoolCreate)                                                         \
+    X(cuMemPoolDestroy)                                                        \
+    X(cuMemPoolExportToShareableHandle)                                        \
+    X(cuMemPoolImportFromShareableHandle)                                      \
+    X(cuMemPoolExportPointer)                                                  \
+    X(cuMemPoolImportPointer)                                                  \
+    X(cuMemPoolGetAccess)                                                      \
+    X(cuMemPoolSetAccess)                                                      \
     X(cuPointerGetAttribute)                                                   \
     X(cuMemcpyHtoD)                                                            \
     X(cuMemcpyDtoH)                                                            \

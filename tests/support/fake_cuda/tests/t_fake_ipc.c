@@ -140,11 +140,121 @@ static void owner_frees(int fd)
     t_stop(0);
 }
 
+/* ---- Pools ------------------------------------------------------------------
+ */
+
+static CUmemoryPool pool_new(CUmemAllocationHandleType types)
+{
+    CUmemPoolProps props;
+    CUmemoryPool pool;
+
+    memset(&props, 0, sizeof props);
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.handleTypes = types;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(d.cuMemPoolCreate(&pool, &props));
+    return pool;
+}
+
+static void pool_owner(int fd)
+{
+    CUmemPoolPtrExportData data, none;
+    CUmemoryPool pool, secret, again;
+    CUdeviceptr p, q, hidden;
+    uint64_t before, after;
+    int out, word;
+
+    t_start(0);
+    pool = pool_new(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    secret = pool_new(CU_MEM_HANDLE_TYPE_NONE);
+    OK(d.cuMemAllocFromPoolAsync(&p, MIB, pool, NULL));
+    OK(d.cuMemAllocFromPoolAsync(&hidden, MIB, secret, NULL));
+    OK(d.cuMemcpyHtoD(p, &(int){5}, sizeof(int)));
+    EQ(CUDA_ERROR_INVALID_VALUE, d.cuMemPoolExportPointer(&none, hidden));
+    EQ(CUDA_ERROR_INVALID_VALUE, d.cuMemPoolExportPointer(&none, p + 256));
+    EQ(CUDA_ERROR_INVALID_VALUE,
+       d.cuMemPoolExportToShareableHandle(
+           &out, secret, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(d.cuMemPoolExportToShareableHandle(
+        &out, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(d.cuMemPoolExportPointer(&data, p));
+    BAD(CUDA_ERROR_INVALID_VALUE, "in the exporting process",
+        d.cuMemPoolImportFromShareableHandle(
+            &again, (void *)(intptr_t)out,
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    t_send_fd(fd, out);
+    close(out);
+    t_send(fd, &data, sizeof data);
+    t_meet(fd); /* the other has opened */
+    OK(d.cuPointerGetAttribute(&before, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
+    t_meet(fd); /* and closed */
+    OK(d.cuMemcpyDtoH(&word, p + 4, sizeof word));
+    EQ(6, word);
+    OK(d.cuMemFreeAsync(p, NULL));
+    OK(d.cuCtxSynchronize());
+    OK(d.cuMemAllocFromPoolAsync(&q, MIB, pool, NULL));
+    EQ(p, q); /* the same place, another allocation */
+    OK(d.cuPointerGetAttribute(&after, CU_POINTER_ATTRIBUTE_BUFFER_ID, q));
+    CHECK(before != after);
+    t_meet(fd);
+    t_meet(fd);
+    OK(d.cuMemFreeAsync(q, NULL));
+    OK(d.cuMemFreeAsync(hidden, NULL));
+    OK(d.cuCtxSynchronize());
+    OK(d.cuMemPoolDestroy(pool));
+    OK(d.cuMemPoolDestroy(secret));
+    t_stop(0);
+}
+
+static void pool_user(int fd)
+{
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    CUmemAccessDesc desc = {.location = here,
+                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccess_flags flags;
+    CUmemPoolPtrExportData data;
+    CUmemoryPool pool;
+    CUdeviceptr p, none;
+    int in, word;
+
+    t_start(1);
+    in = t_receive_fd(fd);
+    t_receive(fd, &data, sizeof data);
+    OK(d.cuMemPoolImportFromShareableHandle(
+        &pool, (void *)(intptr_t)in, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        0));
+    close(in);
+    OK(d.cuMemPoolGetAccess(&flags, pool, &here));
+    EQ(CU_MEM_ACCESS_FLAGS_PROT_NONE, flags);
+    OK(d.cuMemPoolSetAccess(pool, &desc, 1));
+    OK(d.cuMemPoolGetAccess(&flags, pool, &here));
+    EQ(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, flags);
+    EQ(CUDA_ERROR_INVALID_VALUE,
+       d.cuMemAllocFromPoolAsync(&none, MIB, pool, NULL));
+    OK(d.cuMemPoolImportPointer(&p, pool, &data));
+    BAD(CUDA_ERROR_INVALID_VALUE, "already",
+        d.cuMemPoolImportPointer(&none, pool, &data));
+    OK(d.cuMemcpyDtoH(&word, p, sizeof word));
+    EQ(5, word);
+    OK(d.cuMemsetD32Async(p + 4, 6, 1, NULL));
+    OK(d.cuCtxSynchronize());
+    t_meet(fd);
+    OK(d.cuMemFree(p));
+    t_meet(fd);
+    t_meet(fd); /* freed and allocated again by its owner */
+    BAD(CUDA_ERROR_INVALID_VALUE, "stale",
+        d.cuMemPoolImportPointer(&none, pool, &data));
+    t_meet(fd);
+    OK(d.cuMemPoolDestroy(pool));
+    t_stop(1);
+}
+
 int main(void)
 {
     t_load();
     t_two(exporter, importer);
     t_two(dying, surviving);
     t_two(owner_frees, opener_dies);
+    t_two(pool_owner, pool_user);
     return 0;
 }

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* What the classes of wharf.hpp stand on: exceptions, spans, and the owner of
+ * one C object. Include wharf.hpp. */
+#ifndef WHARF_OWN_HPP
+#define WHARF_OWN_HPP
+
+/* MPI's own C++ interface was removed from the standard and would have to be
+ * linked. A program that includes mpi.h before this must say the same. */
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+
+#include <chrono>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#if __cplusplus >= 202002L
+#include <span>
+#endif
+
+#include "wharf/wharf.h"
+
+namespace wharf
+{
+
+/* ---- Failures ---------------------------------------------------------- */
+
+/* A failed call. what() is the sentence of wharf_error_format. */
+class error : public std::runtime_error
+{
+  public:
+    explicit error(const wharf_error &record)
+        : std::runtime_error(sentence(record)), record_(record)
+    {
+    }
+    wharf_status status() const noexcept
+    {
+        return record_.status;
+    }
+    /* What is unusable now: nothing, the object, or the node. */
+    wharf_scope scope() const noexcept
+    {
+        return wharf_status_scope(record_.status);
+    }
+    const wharf_error &record() const noexcept
+    {
+        return record_;
+    }
+
+  private:
+    static std::string sentence(const wharf_error &record)
+    {
+        char text[512];
+
+        return wharf_error_format(&record, text, sizeof(text));
+    }
+    wharf_error record_;
+};
+
+/* Throws what a call of the C interface left in this thread's record, unless
+ * its status is WHARF_OK. Local. */
+inline void check(wharf_status status)
+{
+    if (status == WHARF_OK)
+        return;
+    wharf_error record;
+    wharf_last_error(&record);
+    record.status = status;
+    throw error(record);
+}
+
+/* ---- Spans ------------------------------------------------------------- */
+
+#if __cplusplus >= 202002L
+template <typename T> using span = std::span<T>;
+#else
+/* As much of C++20's std::span as a segment needs. */
+template <typename T> class span
+{
+  public:
+    using element_type = T;
+    using value_type = std::remove_cv_t<T>;
+    using iterator = T *;
+
+    constexpr span() noexcept = default;
+    constexpr span(T *data, std::size_t size) noexcept
+        : data_(data), size_(size)
+    {
+    }
+    constexpr T *data() const noexcept
+    {
+        return data_;
+    }
+    constexpr std::size_t size() const noexcept
+    {
+        return size_;
+    }
+    constexpr std::size_t size_bytes() const noexcept
+    {
+        return size_ * sizeof(T);
+    }
+    constexpr bool empty() const noexcept
+    {
+        return size_ == 0;
+    }
+    constexpr T *begin() const noexcept
+    {
+        return data_;
+    }
+    constexpr T *end() const noexcept
+    {
+        return data_ + size_;
+    }
+    constexpr T &operator[](std::size_t index) const
+    {
+        return data_[index];
+    }
+    constexpr T &front() const
+    {
+        return data_[0];
+    }
+    constexpr T &back() const
+    {
+        return data_[size_ - 1];
+    }
+    constexpr span first(std::size_t count) const
+    {
+        return span(data_, count);
+    }
+    constexpr span subspan(std::size_t offset, std::size_t count) const
+    {
+        return span(data_ + offset, count);
+    }
+
+  private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+#endif
+
+/* ---- What the classes stand on ----------------------------------------- */
+
+namespace detail
+{
+
+/* A node that is closed when nothing needs it any more. */
+struct node_state {
+    wharf_node *handle = nullptr;
+    /* A destructor's collective call failed, so that the ranks are not
+     * together: the objects that are left wait for nobody, close takes them. */
+    bool apart = false;
+
+    explicit node_state(wharf_node *node) noexcept : handle(node)
+    {
+    }
+    node_state(const node_state &) = delete;
+    node_state &operator=(const node_state &) = delete;
+    ~node_state()
+    {
+        /* WHARF_EMISMATCH: others are still in the destructor of an object,
+         * or in the call that told them; each time they get further. */
+        for (int i = 0; i < 16 && handle != nullptr; i++) {
+            if (wharf_node_close(&handle) != WHARF_EMISMATCH)
+                break;
+        }
+    }
+};
+
+/* Owner of one C object; Give is the call that destroys it. */
+template <typename Object, wharf_status (*Give)(Object **)> class owner
+{
+  public:
+    owner() noexcept = default;
+    owner(std::shared_ptr<node_state> node, Object *object) noexcept
+        : node_(std::move(node)), object_(object)
+    {
+    }
+    owner(owner &&other) noexcept
+        : node_(std::move(other.node_)),
+          object_(std::exchange(other.object_, nullptr))
+    {
+    }
+    owner &operator=(owner &&other) noexcept
+    {
+        if (this != &other) {
+            drop();
+            node_ = std::move(other.node_);
+            object_ = std::exchange(other.object_, nullptr);
+        }
+        return *this;
+    }
+    ~owner()
+    {
+        drop();
+    }
+
+    /* NULL when the object is gone, or its node closed: every C call answers
+     * that with WHARF_EARG. */
+    Object *get() const noexcept
+    {
+        return node_ && node_->handle != nullptr ? object_ : nullptr;
+    }
+    const std::shared_ptr<node_state> &node() const noexcept
+    {
+        return node_;
+    }
+    /* After WHARF_EMISMATCH nothing was done, and the object lives on. */
+    void give()
+    {
+        Object *object = get();
+        wharf_status status = Give(&object);
+
+        object_ = object;
+        if (object == nullptr)
+            node_.reset();
+        check(status);
+    }
+
+  private:
+    void drop() noexcept
+    {
+        if (get() != nullptr && !node_->apart)
+            node_->apart = !together(Give(&object_));
+        object_ = nullptr;
+        node_.reset();
+    }
+    /* A ruined context is this rank's own: the others came. */
+    static bool together(wharf_status status) noexcept
+    {
+        return status == WHARF_OK || status == WHARF_EFAULT;
+    }
+    std::shared_ptr<node_state> node_;
+    Object *object_ = nullptr;
+};
+
+/* 0 is "the node's deadline" to the C calls, so that less than a millisecond
+ * must not become 0. */
+inline int milliseconds(std::chrono::nanoseconds time)
+{
+    if (time.count() <= 0)
+        return 0;
+    auto count = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+    auto most = std::numeric_limits<int>::max();
+
+    return count > most ? most : static_cast<int>(count);
+}
+
+inline constexpr std::chrono::nanoseconds no_timeout{0};
+
+} // namespace detail
+
+} // namespace wharf
+
+#endif

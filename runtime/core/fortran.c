@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* The calls that Fortran's integer communicators need (runtime/fortran). */
+#include "wharf/fortran.h"
+#include "comm/comm.h"
+
+wharf_status wharf_node_open_f(int comm, const wharf_node_options *options,
+                               wharf_node **node)
+{
+    return wharf_node_open(wi_comm_of_fortran(comm), options, node);
+}
+
+wharf_status wharf_node_communicator_f(const wharf_node *node, int *comm)
+{
+    MPI_Comm found = MPI_COMM_NULL;
+    wharf_status st =
+        wharf_node_communicator(node, comm != NULL ? &found : NULL);
+
+    if (st == WHARF_OK)
+        *comm = wi_comm_to_fortran(found);
+    return st;
+}

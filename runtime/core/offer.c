@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* The lender's side: what a guest needs to know of a node and of buffers. */
+#define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sys.h"
+#include "core/visit_wire.h"
+
+struct wi_offer {
+    wi_visit_parcel parcel;
+};
+
+/* Descriptors of one imported block. */
+struct wi_kept {
+    int count;
+    int *fds;
+};
+
+/* ---- Ranks: what is kept at an attach -------------------------------------
+ */
+
+/* All of this process; atomic. */
+static long kept_in_all;
+
+/* A quarter of what the process may have, so that nothing else is short. */
+static bool kept_may(int more)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return false;
+    long most = limit.rlim_cur > 4096 ? 1024 : (long)limit.rlim_cur / 4;
+    return __atomic_load_n(&kept_in_all, __ATOMIC_RELAXED) + more <= most;
+}
+
+static bool keep_wanted(const wi_mapping *mapping)
+{
+    int64_t lend;
+    if (mapping->flags & WI_MAPPING_NO_EVENTS ||
+        wi_config_number(WI_SETTING_LEND, &lend, NULL) != WHARF_OK)
+        return false;
+    return lend == 1 ||
+           (lend == 0 && (mapping->way->ops->kind == WHARF_HANDLE_MEMFD ||
+                          !mapping->node->reexport));
+}
+
+static void kept_close(wi_kept *kept)
+{
+    for (int i = 0; i < kept->count; i++)
+        wi_sys_close(&kept->fds[i]);
+    __atomic_sub_fetch(&kept_in_all, kept->count, __ATOMIC_RELAXED);
+    wi_free(kept->fds);
+    *kept = (wi_kept){0};
+}
+
+void wi_visit_keep(wi_mapping *mapping, int block, const int *fds, int count)
+{
+    if (count == 0 || !keep_wanted(mapping) || !kept_may(count))
+        return;
+    if (!mapping->kept)
+        mapping->kept =
+            wi_calloc((size_t)mapping->layout.blocks, sizeof *mapping->kept);
+    if (!mapping->kept)
+        return;
+    wi_kept *kept = &mapping->kept[block];
+    kept->fds = wi_calloc((size_t)count, sizeof *kept->fds);
+    if (!kept->fds)
+        return;
+    while (kept->count < count) {
+        int again = fcntl(fds[kept->count], F_DUPFD_CLOEXEC, 3);
+        if (again < 0)
+            break;
+        wi_sys_adopt(again);
+        kept->fds[kept->count++] = again;
+        __atomic_add_fetch(&kept_in_all, 1, __ATOMIC_RELAXED);
+    }
+    if (kept->count < count)
+        kept_close(kept);
+}
+
+void wi_visit_keep_drop(wi_mapping *mapping)
+{
+    for (int b = 0; mapping->kept && b < mapping->layout.blocks; b++)
+        kept_close(&mapping->kept[b]);
+    wi_free(mapping->kept);
+    mapping->kept = NULL;
+}
+
+/* ---- Blocks ---------------------------------------------------------------
+ */
+
+static wharf_status copies_of(const wi_kept *kept, int *fds)
+{
+    for (int i = 0; i < kept->count; i++) {
+        fds[i] = fcntl(kept->fds[i], F_DUPFD_CLOEXEC, 3);
+        if (fds[i] < 0) {
+            int errnum = errno;
+            while (i-- > 0)
+                wi_sys_close(&fds[i]);
+            return wi_fail_os(errnum,
+                              "raise the limit of open files (ulimit -n)",
+                              "a second descriptor of a lent block");
+        }
+        wi_sys_adopt(fds[i]);
+    }
+    return WHARF_OK;
+}
+
+static wharf_status cannot_pass_on(const wi_mapping *mapping, int block)
+{
+    char why[sizeof wi_error_record()->cause];
+    memcpy(why, wi_error_record()->cause, sizeof why);
+    return wi_fail(WHARF_EUNSUPPORTED,
+                   "lend it on the owner, or set WHARF_LEND=keep (and ulimit "
+                   "-n high enough) before the attach",
+                   "rank %d imported this %s memory from rank %d and cannot "
+                   "pass it on: %.110s",
+                   mapping->node->rank,
+                   wharf_handle_kind_name(mapping->way->ops->kind),
+                   mapping->layout.block[block].owner, why);
+}
+
+/* Handle and descriptors of one block, by the first way that there is. */
+static wharf_status lend_block(const wi_mapping *mapping, int block,
+                               wi_handle *handle, int *fds)
+{
+    const wharf_node *node = mapping->node;
+    const wi_memory_ops *ops = mapping->way->ops;
+    bool owned = mapping->layout.block[block].owner == node->rank;
+    *handle = mapping->handle[block];
+    if (ops->kind == WHARF_HANDLE_IPC)
+        return WHARF_OK;
+    if (!owned && mapping->kept && mapping->kept[block].count > 0)
+        return copies_of(&mapping->kept[block], fds);
+    wharf_status st = WHARF_EUNSUPPORTED;
+    if (owned || ops->kind != WHARF_HANDLE_MEMFD)
+        st = ops->export_(node->device, mapping->block[block], handle, fds);
+    else
+        wi_fail(st, NULL, "its descriptor was not kept");
+    if (st == WHARF_OK || owned || st == WHARF_EFAULT)
+        return st;
+    return cannot_pass_on(mapping, block);
+}
+
+/* Descriptors of shared host memory open it for writing, whatever its mapping
+ * is to be; for guests that may only read they are opened anew. */
+static wharf_status for_reading(int *fds, int count)
+{
+    for (int i = 0; i < count; i++) {
+        int again;
+        wharf_status st = wi_sys_reopen_reading(fds[i], &again);
+        if (st != WHARF_OK)
+            return st;
+        wi_sys_close(&fds[i]);
+        fds[i] = again;
+    }
+    return WHARF_OK;
+}
+
+static wharf_status put_block(wi_visit_parcel *parcel,
+                              const wi_mapping *mapping, int block,
+                              bool read_only)
+{
+    const wi_layout_block *at = &mapping->layout.block[block];
+    wi_wire_block out = {
+        .owner = at->owner,
+        .place = at->place,
+        .sole_rank = at->sole_rank,
+        .offset = at->offset,
+        .bytes = at->bytes,
+    };
+    int fds[WI_BLOCK_CHUNKS];
+    wharf_status st = lend_block(mapping, block, &out.handle, fds);
+    if (st != WHARF_OK)
+        return st;
+    int count = (int)out.handle.fds, done = 0;
+    if (read_only && mapping->way->ops->kind == WHARF_HANDLE_MEMFD)
+        st = for_reading(fds, count);
+    while (done < count && st == WHARF_OK) {
+        st = wi_parcel_put_fd(parcel, fds[done]);
+        done += st == WHARF_OK;
+    }
+    while (done < count)
+        wi_sys_close(&fds[done++]);
+    return st == WHARF_OK ? wi_parcel_put(parcel, &out, sizeof out) : st;
+}
+
+/* ---- Buffers and the node --------------------------------------------------
+ */
+
+static wharf_status put_buffer(wi_visit_parcel *parcel,
+                               const wharf_buffer *buffer, bool read_only)
+{
+    const wi_mapping *m = buffer->mapping;
+    size_t ranks = (size_t)m->node->size;
+    if (m->existing)
+        return wi_fail(WHARF_EUNSUPPORTED,
+                       "lend a buffer of wharf_buffer_attach",
+                       "buffer %llu \"%s\" is memory that its ranks had "
+                       "before (wharf_buffer_attach_memory)",
+                       (unsigned long long)buffer->serial, buffer->name);
+    wi_wire_buffer out = {
+        .serial = buffer->serial,
+        .base = (uintptr_t)m->range.base,
+        .bytes = m->layout.bytes,
+        .kind = (uint32_t)m->way->ops->kind,
+        .space = (uint32_t)m->space,
+        .flags = m->flags,
+        .blocks = m->layout.blocks,
+        .same_address = m->same_address,
+        .pooled = buffer->pooled,
+        .read_only = read_only,
+    };
+    memcpy(out.name, buffer->name, sizeof out.name);
+    memcpy(out.reason, m->reason, sizeof out.reason);
+    uint64_t offsets[WHARF_MAX_RANKS];
+    int32_t blocks[WHARF_MAX_RANKS];
+    for (size_t r = 0; r < ranks; r++) {
+        offsets[r] = m->layout.offset_of_rank[r];
+        blocks[r] = m->layout.block_of_rank[r];
+    }
+    wharf_status st = wi_parcel_put(parcel, &out, sizeof out);
+    if (st == WHARF_OK)
+        st = wi_parcel_put(parcel, m->sizes, ranks * sizeof *m->sizes);
+    if (st == WHARF_OK)
+        st = wi_parcel_put(parcel, offsets, ranks * sizeof *offsets);
+    if (st == WHARF_OK)
+        st = wi_parcel_put(parcel, blocks, ranks * sizeof *blocks);
+    for (int b = 0; b < m->layout.blocks && st == WHARF_OK; b++)
+        st = put_block(parcel, m, b, read_only);
+    return st;
+}
+
+/* Tells nodes apart whose offers meet at one guest. */
+static uint64_t node_mark(const wharf_node *node)
+{
+    return (uintptr_t)node ^ ((uint64_t)node->rank << 52);
+}
+
+static wharf_status put_node(wi_visit_parcel *parcel, const wharf_node *node,
+                             int buffers)
+{
+    size_t ranks = (size_t)node->size, gpus = (size_t)node->gpus;
+    wi_wire_head head = {
+        .magic = WI_VISIT_MAGIC,
+        .version = WHARF_VERSION_NUMBER,
+        .node = node_mark(node),
+        .rank = node->rank,
+        .size = node->size,
+        .gpus = node->gpus,
+        .backend = (int32_t)node->backend,
+        .buffers = buffers,
+        .timeout_ms = node->settings.timeout_ms,
+    };
+    memcpy(head.backend_reason, node->backend_reason,
+           sizeof head.backend_reason);
+    int32_t gpu_of_rank[WHARF_MAX_RANKS];
+    for (size_t r = 0; r < ranks; r++)
+        gpu_of_rank[r] = node->gpu_of_rank[r];
+    wharf_status st = wi_parcel_put(parcel, &head, sizeof head);
+    if (st == WHARF_OK)
+        st = wi_parcel_put(parcel, node->gpu, gpus * sizeof *node->gpu);
+    if (st == WHARF_OK)
+        st = wi_parcel_put(parcel, node->peers,
+                           gpus * gpus * sizeof *node->peers);
+    if (st == WHARF_OK)
+        st = wi_parcel_put(parcel, gpu_of_rank, ranks * sizeof *gpu_of_rank);
+    if (st == WHARF_OK)
+        st = wi_parcel_put(parcel, node->lines, ranks * sizeof *node->lines);
+    return st;
+}
+
+static wharf_status offer_fill(wi_offer *offer, const wharf_node *node,
+                               int count, wharf_buffer *const *buffers,
+                               bool read_only)
+{
+    wharf_status st = put_node(&offer->parcel, node, count);
+    for (int i = 0; i < count && st == WHARF_OK; i++) {
+        st = wi_handle_check(buffers[i], WI_HANDLE_BUFFER, "buffer");
+        if (st == WHARF_OK && buffers[i]->node != node)
+            st = wi_fail(WHARF_EARG, "lend buffers of the node that is passed",
+                         "buffer %d belongs to another node", i);
+        if (st == WHARF_OK && buffers[i]->mapping->existing)
+            st = wi_fail(WHARF_EUNSUPPORTED,
+                         "attach a buffer with wharf_buffer_attach and lend "
+                         "that",
+                         "buffer \"%s\" is memory that its ranks had before "
+                         "and may free",
+                         buffers[i]->name);
+        if (st == WHARF_OK)
+            st = put_buffer(&offer->parcel, buffers[i], read_only);
+    }
+    if (st != WHARF_OK)
+        return st;
+    if (offer->parcel.length > WI_VISIT_BYTES ||
+        offer->parcel.count > WI_VISIT_FDS)
+        return wi_fail(WHARF_ELIMIT, "lend fewer buffers at a time",
+                       "an offer of %d buffers needs %zu bytes and %d "
+                       "descriptors; the most is %zu and %d",
+                       count, offer->parcel.length, offer->parcel.count,
+                       WI_VISIT_BYTES, WI_VISIT_FDS);
+    int32_t fds = offer->parcel.count;
+    memcpy(offer->parcel.bytes + offsetof(wi_wire_head, fds), &fds, sizeof fds);
+    return WHARF_OK;
+}
+
+wharf_status wi_offer_make(const wharf_node *node, int count,
+                           wharf_buffer *const *buffers, bool read_only,
+                           wi_offer **offer)
+{
+    wi_offer *made;
+    if (count < 0 || count > WI_VISIT_BUFFERS || (count > 0 && !buffers))
+        return wi_fail(WHARF_EARG, "pass the buffers and their number",
+                       "%d buffers are to be lent", count);
+    if (!WI_NEW(made))
+        return WHARF_ENOMEM;
+    wharf_status st = offer_fill(made, node, count, buffers, read_only);
+    if (st != WHARF_OK) {
+        wi_offer_free(made);
+        return st;
+    }
+    *offer = made;
+    return WHARF_OK;
+}
+
+void wi_offer_free(wi_offer *offer)
+{
+    if (!offer)
+        return;
+    wi_parcel_clear(&offer->parcel);
+    wi_free(offer);
+}
+
+int wi_offer_descriptors(const wi_offer *offer)
+{
+    return offer->parcel.count;
+}
+
+wharf_status wi_offer_send(const wi_offer *offer, int socket,
+                           wi_deadline deadline)
+{
+    return wi_parcel_send(&offer->parcel, socket, deadline);
+}

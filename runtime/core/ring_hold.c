@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where a ring's calls hold the calling thread: for what the other side's host
+ * has not done yet, for this rank's own GPU when its host is too far ahead, and
+ * for the GPUs' words when the CPU itself produces or consumes. Each wait has
+ * the ring's deadline and says at its end who is behind.
+ */
+#include <sched.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/futex.h"
+#include "core/ring.h"
+
+/* A producer that waits for consumers looks this often for dead ones. */
+#define LOOK_MS 100
+
+/* Pauses between looks at a word that only a GPU changes. A look at device
+ * memory costs some 10 us. */
+#define FREE_TURNS 32
+#define FIRST_PAUSE_NS 2000L
+#define MOST_PAUSE_NS 500000L
+
+wi_deadline wi_ring_deadline(const wharf_ring *ring)
+{
+    return ring->timeout_ms ? wi_deadline_in_ms(ring->timeout_ms)
+                            : wi_node_deadline(ring->node);
+}
+
+void wi_ring_ring(uint32_t *word)
+{
+    __atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
+    wi_futex_wake(word);
+}
+
+wharf_status wi_ring_signal(wharf_ring *ring, wharf_stream stream,
+                            const wi_sync_step *steps, int count)
+{
+    wi_device *device = ring->node->device;
+    const void *word = wi_ring_filled(ring, ring->node->rank);
+    uint64_t read;
+    if (stream != WHARF_RING_CPU)
+        return device->ops->sync(device, stream, ring->how, steps, count, 0,
+                                 NULL);
+    wharf_status st = device->ops->sync(device, device->ops->own_stream(device),
+                                        ring->how, steps, count, 0, NULL);
+    /* Reading goes by the same stream, and is waited for. */
+    return st == WHARF_OK ? device->ops->read_words(device, &word, 1, &read)
+                          : st;
+}
+
+int wi_ring_taker(const wharf_ring *ring, uint64_t index)
+{
+    uint64_t claim =
+        __atomic_load_n(&wi_ring_note_of(ring, index)->claim, __ATOMIC_ACQUIRE);
+    return claim >> 16 == index + 1 ? (int)(claim & 0xffff) : -1;
+}
+
+/* A sleep takes some 60 us, however short, so the first pauses are none. */
+static void pause_for(int *turn)
+{
+    int doubled = *turn - FREE_TURNS;
+    struct timespec pause = {0, MOST_PAUSE_NS};
+    (*turn)++;
+    if (doubled < 0) {
+        sched_yield();
+        return;
+    }
+    if (doubled < 8)
+        pause.tv_nsec = FIRST_PAUSE_NS << doubled;
+    nanosleep(&pause, NULL);
+}
+
+/* ---- Who is behind
+ * ---------------------------------------------------------------- */
+
+/* What rank's `released` must have come to; false: nothing is asked of it. */
+static bool asked_of(const wharf_ring *ring, int rank, uint64_t slots,
+                     uint32_t *value)
+{
+    const wi_ring_member *member = &ring->control->member[rank];
+    uint32_t part = wi_ring_part_of(ring, rank);
+    if (rank == ring->producer || part == WI_RING_DEAD)
+        return false;
+    if (ring->mode == WHARF_RING_SHARED) {
+        *value = ring->count[rank];
+        return true;
+    }
+    *value = ring->first + (uint32_t)slots;
+    if (slots <= __atomic_load_n(&member->left, __ATOMIC_SEQ_CST))
+        return true;
+    return (part == WI_RING_IN || part == WI_RING_LEAVING) &&
+           member->from < slots;
+}
+
+/* The words of `released` as they are now, of all that are asked. */
+static wharf_status read_released(const wharf_ring *ring, uint64_t slots,
+                                  uint32_t *words)
+{
+    const wharf_node *node = ring->node;
+    const void *from[WHARF_MAX_RANKS];
+    uint64_t read[WHARF_MAX_RANKS];
+    int rank[WHARF_MAX_RANKS], count = 0;
+    for (int r = 0; r < node->size; r++) {
+        uint32_t value;
+        words[r] = ring->first;
+        if (!asked_of(ring, r, slots, &value))
+            continue;
+        if (wi_ring_on_host(ring)) {
+            words[r] =
+                __atomic_load_n(wi_ring_released(ring, r), __ATOMIC_ACQUIRE);
+            continue;
+        }
+        from[count] = wi_ring_released(ring, r);
+        rank[count++] = r;
+    }
+    if (count == 0)
+        return WHARF_OK;
+    wharf_status st =
+        node->device->ops->read_words(node->device, from, count, read);
+    for (int i = 0; i < count && st == WHARF_OK; i++)
+        words[rank[i]] = (uint32_t)read[i];
+    return st;
+}
+
+/* The rank that is farthest behind, -1: none is. */
+static wharf_status find_behind(const wharf_ring *ring, uint64_t slots,
+                                int *who, uint32_t *by)
+{
+    uint32_t words[WHARF_MAX_RANKS];
+    wharf_status st = read_released(ring, slots, words);
+    *who = -1;
+    *by = 0;
+    for (int r = 0; r < ring->node->size && st == WHARF_OK; r++) {
+        uint32_t value;
+        if (!asked_of(ring, r, slots, &value))
+            continue;
+        if ((int32_t)(value - words[r]) > (int32_t)*by) {
+            *by = value - words[r];
+            *who = r;
+        }
+    }
+    return st;
+}
+
+static wharf_status fail_behind(const wharf_ring *ring, uint64_t slots)
+{
+    int who;
+    uint32_t by;
+    wharf_status st = find_behind(ring, slots, &who, &by);
+    if (st != WHARF_OK)
+        return st;
+    if (who < 0)
+        wi_fail(WHARF_ETIMEDOUT, "look for what holds up this rank's streams",
+                "the work of rank %d for slot %llu did not end in time",
+                ring->node->rank,
+                (unsigned long long)__atomic_load_n(&ring->ended,
+                                                    __ATOMIC_RELAXED));
+    else if (ring->mode == WHARF_RING_ALL)
+        wi_fail(WHARF_ETIMEDOUT,
+                "let the rank consume or leave, or raise the ring's timeout_ms",
+                "rank %d did not release slot %llu in time; it is %u slots "
+                "behind",
+                who, (unsigned long long)(slots - by), by);
+    else
+        wi_fail(WHARF_ETIMEDOUT,
+                "let the rank end what it began, or raise the ring's "
+                "timeout_ms",
+                "rank %d did not release the last %u slots that it took, up to "
+                "slot %llu, in time",
+                who, by, (unsigned long long)(slots - 1));
+    wi_error_record()->rank = ring->node->rank;
+    return WHARF_ETIMEDOUT;
+}
+
+/* ---- Waiting for consumers
+ * ------------------------------------------------------- */
+
+typedef struct seek {
+    wharf_ring *ring;
+    uint64_t slots;
+    int who;
+} seek;
+
+static bool none_behind(void *argument)
+{
+    seek *s = argument;
+    uint32_t by;
+    return find_behind(s->ring, s->slots, &s->who, &by) == WHARF_OK &&
+           s->who < 0;
+}
+
+static bool is_taken(void *argument)
+{
+    seek *s = argument;
+    s->who = wi_ring_taker(s->ring, s->slots - 1);
+    return s->who >= 0;
+}
+
+/* Holds on the consumers' answers; nobody in particular is waited for, and a
+ * dead consumer is no failure. */
+static wharf_status hold_on_answers(wharf_ring *ring, bool (*done)(void *),
+                                    seek *s, wi_deadline deadline)
+{
+    const wharf_node *node = ring->node;
+    wharf_error kept = *wi_error_record();
+    for (;;) {
+        wi_deadline look = wi_deadline_in_ms(LOOK_MS);
+        wharf_status st =
+            wi_comm_wait(node->comm, node->rank, &ring->control->answer, done,
+                         s, look < deadline ? look : deadline);
+        *wi_error_record() = kept;
+        if (st != WHARF_ETIMEDOUT)
+            return st;
+        if (wi_ring_on_host(ring))
+            wi_ring_look(ring);
+        if (wi_deadline_passed(deadline))
+            return done(s) ? WHARF_OK : WHARF_ETIMEDOUT;
+    }
+}
+
+/* The words are in GPU memory: nobody wakes us. */
+static wharf_status poll_released(wharf_ring *ring, uint64_t slots,
+                                  wi_deadline deadline)
+{
+    int turn = 0;
+    for (;;) {
+        int who;
+        uint32_t by;
+        bool late = wi_deadline_passed(deadline);
+        wharf_status st = find_behind(ring, slots, &who, &by);
+        if (st != WHARF_OK || who < 0)
+            return st;
+        if (late)
+            return WHARF_ETIMEDOUT;
+        pause_for(&turn);
+    }
+}
+
+wharf_status wi_ring_hold_released(wharf_ring *ring, uint64_t slots,
+                                   wi_deadline deadline)
+{
+    seek s = {.ring = ring, .slots = slots};
+    wharf_status st = wi_ring_on_host(ring)
+                          ? hold_on_answers(ring, none_behind, &s, deadline)
+                          : poll_released(ring, slots, deadline);
+    return st == WHARF_ETIMEDOUT ? fail_behind(ring, slots) : st;
+}
+
+wharf_status wi_ring_hold_taken(wharf_ring *ring, uint64_t slots,
+                                wi_deadline deadline)
+{
+    while (ring->counted < slots) {
+        seek s = {.ring = ring, .slots = ring->counted + 1};
+        wharf_status st = hold_on_answers(ring, is_taken, &s, deadline);
+        if (st == WHARF_ETIMEDOUT) {
+            wi_fail(WHARF_ETIMEDOUT,
+                    "let a rank consume, or raise the ring's timeout_ms",
+                    "no consumer took slot %llu in time",
+                    (unsigned long long)ring->counted);
+            wi_error_record()->rank = ring->node->rank;
+        }
+        if (st != WHARF_OK)
+            return st;
+        __atomic_fetch_add(&ring->count[s.who], 1, __ATOMIC_RELAXED);
+        ring->counted++;
+    }
+    return WHARF_OK;
+}
+
+/* ---- Waiting for GPUs
+ * ------------------------------------------------------------ */
+
+static bool too_far_ahead(const wharf_ring *ring)
+{
+    uint32_t through = __atomic_load_n(&ring->report[0], __ATOMIC_ACQUIRE);
+    return (uint32_t)ring->ended - through >= (uint32_t)ring->ahead;
+}
+
+wharf_status wi_ring_hold_ahead(wharf_ring *ring, wi_deadline deadline)
+{
+    int turn = 0;
+    if (wi_ring_on_host(ring))
+        return WHARF_OK;
+    while (too_far_ahead(ring)) {
+        if (wi_deadline_passed(deadline)) {
+            if (ring->node->rank == ring->producer)
+                return fail_behind(ring, ring->counted > ring->ended
+                                             ? ring->counted
+                                             : ring->ended);
+            wi_fail(WHARF_ETIMEDOUT,
+                    "look for what holds up this rank's or the producer's "
+                    "streams",
+                    "the work of rank %d for its last %llu slots did not end "
+                    "in time",
+                    ring->node->rank, (unsigned long long)ring->ahead);
+            wi_error_record()->rank = ring->node->rank;
+            return WHARF_ETIMEDOUT;
+        }
+        wharf_status st = ring->node->device->ops->health(ring->node->device);
+        if (st != WHARF_OK)
+            return st;
+        pause_for(&turn);
+    }
+    return WHARF_OK;
+}
+
+wharf_status wi_ring_hold_filled(wharf_ring *ring, uint64_t index,
+                                 wi_deadline deadline)
+{
+    wi_device *device = ring->node->device;
+    const void *word = wi_ring_filled(ring, ring->node->rank);
+    int turn = 0;
+    for (;;) {
+        uint64_t read;
+        bool late = wi_deadline_passed(deadline);
+        wharf_status st = wi_ring_check_producer(ring);
+        if (st == WHARF_OK)
+            st = device->ops->read_words(device, &word, 1, &read);
+        if (st != WHARF_OK)
+            return st;
+        if ((int32_t)((uint32_t)read - (ring->first + (uint32_t)index + 1)) >=
+            0)
+            return WHARF_OK;
+        if (late) {
+            wi_fail(WHARF_ETIMEDOUT,
+                    "look for what holds up the producer's stream, or raise "
+                    "the ring's timeout_ms",
+                    "the stream of rank %d did not fill slot %llu in time",
+                    ring->producer, (unsigned long long)index);
+            wi_error_record()->rank = ring->node->rank;
+            return WHARF_ETIMEDOUT;
+        }
+        pause_for(&turn);
+    }
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: MIT */
+/* The rank's end of a worker: start, lend, messages, stop. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/spawn.h"
+#include "base/stat.h"
+#include "base/sys.h"
+#include "base/versioned.h"
+#include "core/worker.h"
+
+/* Variables by which a launcher tells a process that it is a rank of a job. A
+ * worker that had them would join the job, or wait for it for ever. */
+static const char *const launcher_variables[] = {
+    "OMPI_", "PMIX_", "PMI_",     "ORTE_", "PRTE_", "HYD",
+    "MPIR_", "MPI_L", "MPIEXEC_", "PALS_", NULL,
+};
+
+/* Guards the lists of all nodes. */
+static pthread_mutex_t lists = PTHREAD_MUTEX_INITIALIZER;
+
+wharf_status wi_worker_enter(const char *call, const wharf_worker *worker,
+                             bool child)
+{
+    wi_call_begin(call, -1);
+    wharf_status st = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
+    if (st != WHARF_OK)
+        return st;
+    wi_call_set_rank(worker->node->rank);
+    if (child == (worker->child != NULL))
+        return WHARF_OK;
+    return wi_fail(WHARF_ESTATE, "see worker.h, which calls are for which end",
+                   child ? "this is the rank's end of the worker"
+                         : "this is the worker's own end");
+}
+
+void wi_worker_wake(const wharf_worker *worker)
+{
+    uint64_t one = 1;
+    while (write(worker->wake, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+void wi_tube_drop(wi_tube *tube)
+{
+    if (!tube)
+        return;
+    tube->retired = true;
+    if (tube->users > 0)
+        return;
+    wi_sys_close(&tube->fd);
+    wi_free(tube);
+}
+
+/* ---- Options ----------------------------------------------------------------
+ */
+
+static wharf_status check_ms(const char *name, int value)
+{
+    if (value >= 0 && value <= 86400000)
+        return WHARF_OK;
+    return wi_fail(WHARF_EARG, "see wharf_worker_options",
+                   "options.%s is %d, not in 0 to 86400000", name, value);
+}
+
+static wharf_status read_options(const wharf_node *node,
+                                 const wharf_worker_options *options,
+                                 wharf_worker_options *known)
+{
+    wharf_worker_options preset = WHARF_WORKER_OPTIONS_INIT;
+    wharf_status st = WHARF_OK;
+    *known = preset;
+    if (options)
+        st = wi_versioned_read(known, sizeof *known, options, "options");
+    if (st == WHARF_OK &&
+        (known->buffer_count < 0 || known->buffer_count > WHARF_MAX_BUFFERS ||
+         (known->buffer_count > 0 && !known->buffers)))
+        st = wi_fail(WHARF_EARG, "pass the buffers and their number",
+                     "options.buffer_count is %d", known->buffer_count);
+    if (st == WHARF_OK && (known->restarts < -1 || known->restarts > 1000000))
+        st = wi_fail(WHARF_EARG, "see wharf_worker_options",
+                     "options.restarts is %d, not in -1 to 1000000",
+                     known->restarts);
+    if (st == WHARF_OK &&
+        (known->tag < WHARF_SWITCH_UNSET || known->tag > WHARF_SWITCH_OFF))
+        st = wi_fail(WHARF_EARG, "use WHARF_SWITCH_...", "options.tag is %d",
+                     (int)known->tag);
+    const struct {
+        const char *name;
+        int value;
+    } times[] = {
+        {"join_ms", known->join_ms},
+        {"silence_ms", known->silence_ms},
+        {"stop_ms", known->stop_ms},
+        {"backoff_ms", known->backoff_ms},
+        {"backoff_most_ms", known->backoff_most_ms},
+    };
+    for (size_t i = 0; i < sizeof times / sizeof *times && st == WHARF_OK; i++)
+        st = check_ms(times[i].name, times[i].value);
+    if (known->join_ms == 0)
+        known->join_ms = (int)node->settings.timeout_ms;
+    return st;
+}
+
+/* ---- Objects ----------------------------------------------------------------
+ */
+
+static void lent_add(wharf_buffer *buffer, int change)
+{
+    __atomic_add_fetch(&buffer->lent, change, __ATOMIC_ACQ_REL);
+}
+
+static void worker_delete(wharf_worker *w)
+{
+    wi_handle_remove(w);
+    for (int i = 0; i < w->offers; i++)
+        wi_offer_free(w->offer[i]);
+    for (int i = 0; i < w->lent_count; i++)
+        lent_add(w->lent[i], -1);
+    wi_tube_drop(w->tube);
+    wi_tube_drop(w->fresh);
+    wi_sys_close(&w->wake);
+    wi_free(w->offer);
+    wi_free(w->lent);
+    wi_free(w->path);
+    for (char **a = w->argv; a && *a; a++)
+        wi_free(*a);
+    wi_free(w->argv);
+    wi_free(w->envp);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    wi_free(w);
+}
+
+static wharf_status copy_arguments(wharf_worker *w, const char *const *argv)
+{
+    size_t count = 0;
+    while (argv[count])
+        count++;
+    w->argv = wi_calloc(count + 1, sizeof *w->argv);
+    if (!w->argv)
+        return WHARF_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        w->argv[i] = wi_strdup(argv[i]);
+        if (!w->argv[i])
+            return WHARF_ENOMEM;
+    }
+    w->envp = wi_spawn_environment(launcher_variables, WI_WORKER_VARIABLE "=1");
+    return w->envp ? WHARF_OK : WHARF_ENOMEM;
+}
+
+/* Room for one more offer and its buffers. */
+static wharf_status room_for(wharf_worker *w, int buffers)
+{
+    size_t offers = (size_t)w->offers + 1;
+    size_t lent = (size_t)(w->lent_count + buffers);
+    if (offers > WHARF_MAX_BUFFERS || lent > WHARF_MAX_BUFFERS)
+        return wi_fail(WHARF_ELIMIT, "lend fewer, larger buffers",
+                       "%zu buffers are lent; the most is %d", lent,
+                       WHARF_MAX_BUFFERS);
+    wi_offer **offer = wi_calloc(offers, sizeof(wi_offer *));
+    wharf_buffer **list = wi_calloc(lent, sizeof(wharf_buffer *));
+    if (!offer || !list) {
+        wi_free(offer);
+        wi_free(list);
+        return WHARF_ENOMEM;
+    }
+    if (w->offers > 0)
+        memcpy(offer, w->offer, (size_t)w->offers * sizeof(wi_offer *));
+    if (w->lent_count > 0)
+        memcpy(list, w->lent, (size_t)w->lent_count * sizeof(wharf_buffer *));
+    wi_free(w->offer);
+    wi_free(w->lent);
+    w->offer = offer;
+    w->lent = list;
+    return WHARF_OK;
+}
+
+/* An offer that is made becomes the worker's; not under the lock at the start.
+ */
+static wharf_status offer_add(wharf_worker *w, wi_offer *offer, int count,
+                              wharf_buffer *const *buffers)
+{
+    wharf_status st = room_for(w, count);
+    if (st != WHARF_OK)
+        return st;
+    w->offer[w->offers++] = offer;
+    for (int i = 0; i < count; i++) {
+        lent_add(buffers[i], 1);
+        w->lent[w->lent_count++] = buffers[i];
+    }
+    return WHARF_OK;
+}
+
+static wharf_status first_offer(wharf_worker *w)
+{
+    const wharf_worker_options *o = &w->options;
+    wi_offer *offer = NULL;
+    wharf_status st = wi_offer_make(w->node, o->buffer_count, o->buffers,
+                                    o->read_only != 0, &offer);
+    if (st == WHARF_OK)
+        st = offer_add(w, offer, o->buffer_count, o->buffers);
+    if (st != WHARF_OK)
+        wi_offer_free(offer);
+    /* The caller's array is not looked at again. */
+    w->options.buffers = NULL;
+    return st;
+}
+
+static wharf_status worker_new(wharf_node *node,
+                               const wharf_worker_options *options,
+                               wharf_worker **out)
+{
+    wharf_worker *w;
+    pthread_condattr_t monotonic;
+    if (!WI_NEW(w))
+        return WHARF_ENOMEM;
+    w->node = node;
+    w->options = *options;
+    w->wake = -1;
+    w->report.struct_size = sizeof w->report;
+    w->report.last.struct_size = sizeof w->report.last;
+    w->report.recover_us = -1;
+    w->report.recover_least_us = -1;
+    w->report.recover_most_us = -1;
+    w->report.last.recover_us = -1;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    wharf_status st = wi_handle_add(w, WI_HANDLE_WORKER);
+    if (st == WHARF_OK)
+        st = wi_sys_eventfd(&w->wake);
+    if (st == WHARF_OK)
+        *out = w;
+    else
+        worker_delete(w);
+    return st;
+}
+
+/* ---- Waiting ----------------------------------------------------------------
+ */
+
+/* Under the lock: until something changed or the deadline; false: it passed. */
+bool wi_worker_wait(wharf_worker *w, wi_deadline deadline)
+{
+    if (deadline == WI_NEVER)
+        return pthread_cond_wait(&w->changed, &w->lock) == 0;
+    struct timespec until = {deadline / 1000000000, deadline % 1000000000};
+    return pthread_cond_timedwait(&w->changed, &w->lock, &until) == 0 ||
+           !wi_deadline_passed(deadline);
+}
+
+wharf_status wi_worker_late(const char *what)
+{
+    return wi_fail(WHARF_ETIMEDOUT,
+                   "allow more time, or set options.silence_ms to have such a "
+                   "worker replaced",
+                   "the worker %s", what);
+}
+
+/* ---- Start ------------------------------------------------------------------
+ */
+
+/* The watcher takes no signals: they are the program's. */
+static wharf_status watcher_start(wharf_worker *w)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&w->watcher, NULL, wi_worker_watch, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code == 0)
+        return WHARF_OK;
+    return wi_fail_os(code, "raise the limit of threads (ulimit -u)",
+                      "thread that watches a worker");
+}
+
+static wharf_status start_first(wharf_worker *w)
+{
+    wharf_status st = watcher_start(w);
+    if (st != WHARF_OK)
+        return st;
+    pthread_mutex_lock(&w->lock);
+    while (!w->tried)
+        wi_worker_wait(w, WI_NEVER);
+    wharf_error why = w->why;
+    pthread_mutex_unlock(&w->lock);
+    if (why.status == WHARF_OK)
+        return WHARF_OK;
+    pthread_join(w->watcher, NULL);
+    *wi_error_record() = why;
+    return why.status;
+}
+
+static wharf_status check_count(const wharf_node *node)
+{
+    int count = 0;
+    pthread_mutex_lock(&lists);
+    for (const wharf_worker *w = node->workers; w; w = w->next)
+        count++;
+    pthread_mutex_unlock(&lists);
+    if (count < WHARF_MAX_WORKERS)
+        return WHARF_OK;
+    return wi_fail(WHARF_ELIMIT, "stop one first",
+                   "this rank has %d workers; the most is %d", count,
+                   WHARF_MAX_WORKERS);
+}
+
+static wharf_status start(wharf_node *node, const char *const *argv,
+                          const wharf_worker_options *options,
+                          wharf_worker **out)
+{
+    wharf_worker_options known;
+    wharf_worker *w = NULL;
+    wharf_status st = wi_visit_refuse(node, "workers");
+    if (st == WHARF_OK && (!argv || !argv[0] || !out))
+        st = wi_fail(WHARF_EARG, "pass a program and the address of a variable",
+                     "%s is NULL",
+                     !argv      ? "argv"
+                     : !argv[0] ? "argv[0]"
+                                : "worker");
+    if (st == WHARF_OK)
+        st = read_options(node, options, &known);
+    if (st == WHARF_OK)
+        st = check_count(node);
+    if (st == WHARF_OK)
+        st = worker_new(node, &known, &w);
+    if (st != WHARF_OK)
+        return st;
+    st = wi_spawn_find(argv[0], &w->path);
+    if (st == WHARF_OK)
+        st = copy_arguments(w, argv);
+    if (st == WHARF_OK)
+        st = first_offer(w);
+    if (st == WHARF_OK)
+        st = start_first(w);
+    if (st != WHARF_OK) {
+        wharf_error cause = *wi_error_record();
+        worker_delete(w);
+        *wi_error_record() = cause;
+        return st;
+    }
+    pthread_mutex_lock(&lists);
+    w->next = node->workers;
+    node->workers = w;
+    pthread_mutex_unlock(&lists);
+    *out = w;
+    return WHARF_OK;
+}
+
+wharf_status wharf_worker_start(wharf_node *node, const char *const *argv,
+                                const wharf_worker_options *options,
+                                wharf_worker **worker)
+{
+    wharf_status st = wi_node_local(__func__, node);
+    if (st == WHARF_OK)
+        st = start(node, argv, options, worker);
+    return wi_call_end(st);
+}
+
+/* ---- Lend -------------------------------------------------------------------
+ */
+
+/* Under the lock. Waits until the process that was there has mapped offer
+ * number `number`, or is no longer there. */
+static wharf_status wait_mapped(wharf_worker *w, int number)
+{
+    wi_deadline deadline = wi_node_deadline(w->node);
+    int deaths = w->report.deaths;
+    wi_worker_wake(w);
+    while (w->report.deaths == deaths && w->now &&
+           w->now->offers_mapped < number)
+        if (!wi_worker_wait(w, deadline))
+            return wi_worker_late("has not mapped the buffer yet");
+    if (w->lend_failure.status == WHARF_OK)
+        return WHARF_OK;
+    *wi_error_record() = w->lend_failure;
+    w->lend_failure.status = WHARF_OK;
+    wi_offer_free(w->offer[number - 1]);
+    w->offer[number - 1] = NULL;
+    lent_add(w->lent[--w->lent_count], -1);
+    return wi_error_record()->status;
+}
+
+wharf_status wharf_worker_lend(wharf_worker *worker, wharf_buffer *buffer,
+                               int read_only)
+{
+    wi_offer *offer = NULL;
+    wharf_status st = wi_worker_enter(__func__, worker, false);
+    if (st == WHARF_OK)
+        st = wi_offer_make(worker->node, 1, &buffer, read_only != 0, &offer);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    pthread_mutex_lock(&worker->lock);
+    st = offer_add(worker, offer, 1, &buffer);
+    if (st == WHARF_OK)
+        st = wait_mapped(worker, worker->offers);
+    else
+        wi_offer_free(offer);
+    pthread_mutex_unlock(&worker->lock);
+    return wi_call_end(st);
+}
+
+/* ---- Stop -------------------------------------------------------------------
+ */
+
+static void unlink_worker(wharf_worker *w)
+{
+    pthread_mutex_lock(&lists);
+    for (wharf_worker **at = &w->node->workers; *at; at = &(*at)->next)
+        if (*at == w) {
+            *at = w->next;
+            break;
+        }
+    pthread_mutex_unlock(&lists);
+}
+
+static void stop(wharf_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->stop_asked = true;
+    wi_worker_wake(w);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->watcher, NULL);
+    unlink_worker(w);
+}
+
+wharf_status wharf_worker_stop(wharf_worker **worker,
+                               wharf_worker_report *report)
+{
+    wharf_status st = wi_worker_enter(__func__, worker ? *worker : NULL, false);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    stop(*worker);
+    wharf_worker_report last = (*worker)->report;
+    worker_delete(*worker);
+    *worker = NULL;
+    if (report)
+        st = wi_versioned_write(report, &last, sizeof last, "report");
+    return wi_call_end(st);
+}
+
+void wi_worker_stop_all(wharf_node *node)
+{
+    while (node->workers) {
+        wharf_worker *w = node->workers;
+        wi_log(WI_LOG_WARN,
+               "worker %s was not stopped before its node was closed", w->path);
+        stop(w);
+        worker_delete(w);
+    }
+}

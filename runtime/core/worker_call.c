@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages of both ends, and how a rank hears of a death: once, after what the
+ * dead process had sent. */
+#include "base/error.h"
+#include "base/handles.h"
+#include "base/stat.h"
+#include "core/worker.h"
+
+/* ---- Messages ---------------------------------------------------------------
+ */
+
+static bool has_untold(const wharf_worker *w)
+{
+    return w->told < w->report.deaths;
+}
+
+static bool is_over(const wharf_worker *w)
+{
+    return w->report.state == WHARF_WORKER_ENDED ||
+           w->report.state == WHARF_WORKER_GIVEN_UP;
+}
+
+static wharf_status tell_end(const wharf_worker *w)
+{
+    const wharf_worker_death *d = &w->report.last;
+    if (w->report.state == WHARF_WORKER_ENDED)
+        return wi_fail(WHARF_EWORKER, "start another one",
+                       "the worker has ended with exit code 0");
+    return wi_fail(WHARF_ELIMIT,
+                   "mend the worker, or allow more options.restarts",
+                   "the worker died %d times and %d restarts are allowed; the "
+                   "last time pid %d, %.110s",
+                   w->report.deaths, w->options.restarts, d->pid, d->cause);
+}
+
+/* Under the lock: the caller hears of all deaths so far, and deals with the
+ * newest process from now on. */
+static wharf_status tell_death(wharf_worker *w)
+{
+    const wharf_worker_death *d = &w->report.last;
+    w->told = w->report.deaths;
+    wi_tube_drop(w->tube);
+    w->tube = w->fresh;
+    w->fresh = NULL;
+    if (w->report.state == WHARF_WORKER_GIVEN_UP)
+        return tell_end(w);
+    return wi_fail(WHARF_EWORKER,
+                   "send the task again: the next worker gets it",
+                   "the worker, pid %d, died: %s", d->pid, d->cause);
+}
+
+/* Under the lock: the tube that a call works on. WHARF_ENOTREADY: none yet. */
+static wharf_status tube_get(wharf_worker *w, wi_deadline deadline, bool look,
+                             wi_tube **tube)
+{
+    while (!w->tube) {
+        if (has_untold(w))
+            return tell_death(w);
+        if (is_over(w))
+            return tell_end(w);
+        if (look)
+            return WHARF_ENOTREADY;
+        if (!wi_worker_wait(w, deadline))
+            return wi_worker_late("that died has no successor yet");
+    }
+    *tube = w->tube;
+    (*tube)->users++;
+    return WHARF_OK;
+}
+
+/* Under the lock: the other end of the tube is closed. Its process has ended or
+ * is about to; which death it was is known a moment later. */
+static wharf_status tube_ended(wharf_worker *w, const wi_tube *tube,
+                               wi_deadline deadline, bool look)
+{
+    while (w->tube == tube && !has_untold(w)) {
+        if (is_over(w))
+            return tell_end(w);
+        if (look)
+            return WHARF_ENOTREADY;
+        if (!wi_worker_wait(w, deadline))
+            return wi_worker_late("closed its end and does not die");
+    }
+    /* Another thread has told of it; this one's message is lost as well. */
+    if (w->tube != tube)
+        return wi_fail(WHARF_EWORKER, "send the task again",
+                       "the worker, pid %d, died: %s", w->report.last.pid,
+                       w->report.last.cause);
+    return tell_death(w);
+}
+
+static void count_message(wharf_worker *w, bool sent)
+{
+    w->heard_ns = wi_now_ns();
+    w->pending = sent;
+    w->at_work = true;
+    if (sent) {
+        w->report.sent++;
+    } else {
+        w->report.received++;
+    }
+    wi_stat_add(WI_STAT_worker_messages_count, 1);
+}
+
+/* Either direction; `to` is NULL for a send. */
+static wharf_status pass(wharf_worker *w, const void *from, void *to,
+                         size_t bytes, size_t *size, int timeout_ms)
+{
+    bool look = timeout_ms == 0;
+    bool sends = from != NULL;
+    wi_deadline deadline = timeout_ms < 0 ? wi_node_deadline(w->node)
+                                          : wi_deadline_in_ms(timeout_ms);
+    wi_tube *tube = NULL;
+    pthread_mutex_lock(&w->lock);
+    wharf_status st = WHARF_OK;
+    if (sends && has_untold(w))
+        st = tell_death(w);
+    if (st == WHARF_OK)
+        st = tube_get(w, deadline, look, &tube);
+    bool wake = sends && w->options.silence_ms > 0;
+    pthread_mutex_unlock(&w->lock);
+    if (st != WHARF_OK)
+        return st;
+
+    st = sends ? wi_message_send(tube->fd, from, bytes, deadline, look)
+               : wi_message_receive(tube->fd, to, bytes, size, deadline, look);
+
+    pthread_mutex_lock(&w->lock);
+    if (st == WHARF_OK)
+        count_message(w, sends);
+    else if (st == WHARF_EPEER)
+        st = tube_ended(w, tube, deadline, look);
+    tube->users--;
+    if (tube->retired)
+        wi_tube_drop(tube);
+    pthread_mutex_unlock(&w->lock);
+    if (wake && st == WHARF_OK)
+        wi_worker_wake(w); /* it sleeps past the new deadline otherwise */
+    return st;
+}
+
+static wharf_status child_end(const wi_child *child, wharf_status st)
+{
+    return st == WHARF_EPEER ? wi_child_closed(child) : st;
+}
+
+static wharf_status check_message(const void *data, size_t size, int timeout_ms)
+{
+    if (!data && size > 0)
+        return wi_fail(WHARF_EARG, "pass the address of a variable",
+                       "data is NULL");
+    if (timeout_ms < -1 || timeout_ms > 86400000)
+        return wi_fail(WHARF_EARG, "pass milliseconds, 0 or -1",
+                       "timeout_ms is %d", timeout_ms);
+    return WHARF_OK;
+}
+
+wharf_status wharf_worker_send(wharf_worker *worker, const void *data,
+                               size_t size, int timeout_ms)
+{
+    wi_call_begin(__func__, -1);
+    wharf_status st = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
+    if (st == WHARF_OK)
+        wi_call_set_rank(worker->node->rank);
+    if (st == WHARF_OK)
+        st = check_message(data, size, timeout_ms);
+    if (st == WHARF_OK && size > WHARF_WORKER_MESSAGE)
+        st = wi_fail(WHARF_EARG, "put large data into a buffer that is lent",
+                     "a message of %zu bytes; the most is %d", size,
+                     WHARF_WORKER_MESSAGE);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    if (!worker->child)
+        return wi_call_end(
+            pass(worker, data ? data : "", NULL, size, NULL, timeout_ms));
+    wi_deadline deadline = timeout_ms < 0 ? wi_node_deadline(worker->node)
+                                          : wi_deadline_in_ms(timeout_ms);
+    st = wi_message_send(wi_child_socket(worker->child), data, size, deadline,
+                         timeout_ms == 0);
+    return wi_call_end(child_end(worker->child, st));
+}
+
+wharf_status wharf_worker_receive(wharf_worker *worker, void *data,
+                                  size_t capacity, size_t *size, int timeout_ms)
+{
+    wi_call_begin(__func__, -1);
+    wharf_status st = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
+    if (st == WHARF_OK)
+        wi_call_set_rank(worker->node->rank);
+    if (st == WHARF_OK)
+        st = check_message(data, capacity, timeout_ms);
+    if (st != WHARF_OK)
+        return wi_call_end(st);
+    if (!worker->child)
+        return wi_call_end(
+            pass(worker, NULL, data, capacity, size, timeout_ms));
+    wi_deadline deadline =
+        timeout_ms < 0 ? WI_NEVER : wi_deadline_in_ms(timeout_ms);
+    st = wi_message_receive(wi_child_socket(worker->child), data, capacity,
+                            size, deadline, timeout_ms == 0);
+    return wi_call_end(child_end(worker->child, st));
+}

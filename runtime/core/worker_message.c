@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages between a rank and its worker, and the notes of their watchers: one
+ * packet each on a Unix socket that keeps their borders.
+ */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/sys.h"
+#include "core/worker.h"
+
+/* Before every message: a packet of no bytes would look like the end. */
+typedef struct message_head {
+    uint32_t magic;
+    uint32_t size;
+} message_head;
+
+#define MESSAGE_MAGIC UINT32_C(0x534d4857)
+
+/* A sleeper is woken in some 5 us on idle cores and far more on a busy machine;
+ * an answer that comes sooner is caught by looking. */
+#define SPIN_NS 20000
+
+/* With one core to run on, looking would only hold the other end up. */
+static int64_t spin_ns(void)
+{
+    static int cores;
+    int known = __atomic_load_n(&cores, __ATOMIC_RELAXED);
+    if (known == 0) {
+        cpu_set_t set;
+        known =
+            sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 2;
+        __atomic_store_n(&cores, known, __ATOMIC_RELAXED);
+    }
+    return known > 1 ? SPIN_NS : 0;
+}
+
+static int failed_errno(void)
+{
+    const wharf_error *record = wi_error_record();
+    return record->source == WHARF_SOURCE_OS ? record->native : 0;
+}
+
+/* The other end is gone: WHARF_EPEER; everything else as it is. */
+static wharf_status end_told(wharf_status st)
+{
+    if (st == WHARF_OK || st == WHARF_ENOTREADY)
+        return st;
+    int errnum = failed_errno();
+    bool end = errnum == EPIPE || errnum == ECONNRESET || errnum == ENOTCONN;
+    return end ? WHARF_EPEER : st;
+}
+
+static wharf_status wait_for(int fd, short events, wi_deadline deadline)
+{
+    struct pollfd one = {.fd = fd, .events = events};
+    if (wi_deadline_passed(deadline))
+        return wi_fail(WHARF_ETIMEDOUT,
+                       "allow more time, or see what the other end is doing",
+                       events == POLLIN ? "no message came from the other end"
+                                        : "the other end does not read its "
+                                          "messages");
+    int ms = deadline == WI_NEVER ? -1 : wi_deadline_poll_ms(deadline, 60000);
+    if (poll(&one, 1, ms) < 0 && errno != EINTR)
+        return wi_fail_os(errno, NULL, "poll of a worker's socket");
+    return WHARF_OK;
+}
+
+wharf_status wi_message_send(int fd, const void *data, size_t size,
+                             wi_deadline deadline, bool look)
+{
+    message_head head = {MESSAGE_MAGIC, (uint32_t)size};
+    struct iovec iov[2] = {{&head, sizeof head}, {(void *)data, size}};
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = size ? 2 : 1};
+    for (;;) {
+        size_t sent;
+        wharf_status st = end_told(wi_sys_sendmsg(fd, &message, &sent));
+        if (st != WHARF_ENOTREADY || look)
+            return st;
+        st = wait_for(fd, POLLOUT, deadline);
+        if (st != WHARF_OK)
+            return st;
+    }
+}
+
+/* How long the next message is: WHARF_EARG when it does not fit. */
+static wharf_status check_room(int fd, size_t capacity)
+{
+    message_head head;
+    ssize_t got = recv(fd, &head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    if (got != (ssize_t)sizeof head || head.size <= capacity)
+        return WHARF_OK;
+    return wi_fail(WHARF_EARG, "receive it with more room",
+                   "the next message has %u bytes, there is room for %zu",
+                   head.size, capacity);
+}
+
+/* One look at the socket. */
+static wharf_status take(int fd, void *data, size_t capacity, size_t *size)
+{
+    message_head head = {0};
+    struct iovec iov[2] = {{&head, sizeof head}, {data, capacity}};
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = capacity ? 2 : 1};
+    size_t bytes = 0;
+    wharf_status st =
+        capacity < WHARF_WORKER_MESSAGE ? check_room(fd, capacity) : WHARF_OK;
+    if (st == WHARF_OK)
+        st = end_told(wi_sys_recvmsg(fd, &message, &bytes));
+    if (st != WHARF_OK)
+        return st;
+    if (bytes == 0)
+        return WHARF_EPEER;
+    if (bytes < sizeof head || head.magic != MESSAGE_MAGIC ||
+        head.size != bytes - sizeof head) {
+        wi_log(WI_LOG_WARN,
+               "%zu bytes that are no message came from the other end of a "
+               "worker and were dropped",
+               bytes);
+        return WHARF_ENOTREADY;
+    }
+    if (size)
+        *size = head.size;
+    return WHARF_OK;
+}
+
+wharf_status wi_message_receive(int fd, void *data, size_t capacity,
+                                size_t *size, wi_deadline deadline, bool look)
+{
+    int64_t until = 0;
+    for (;;) {
+        wharf_status st = take(fd, data, capacity, size);
+        if (st != WHARF_ENOTREADY || look)
+            return st;
+        if (until == 0)
+            until = wi_now_ns() + spin_ns();
+        if (wi_now_ns() < until)
+            continue;
+        st = wait_for(fd, POLLIN, deadline);
+        if (st != WHARF_OK)
+            return st;
+    }
+}
+
+/* ---- Notes ------------------------------------------------------------------
+ */
+
+wharf_status wi_note_send(int fd, wi_note_kind kind, int number,
+                          const wharf_error *record)
+{
+    wi_note note = {.magic = WI_NOTE_MAGIC, .kind = kind, .number = number};
+    struct iovec iov = {&note, sizeof note};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    size_t sent;
+    if (record)
+        note.record = *record;
+    return end_told(wi_sys_sendmsg(fd, &message, &sent));
+}
+
+wharf_status wi_note_receive(int fd, wi_note *note)
+{
+    struct iovec iov = {note, sizeof *note};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    size_t bytes = 0;
+    wharf_status st = end_told(wi_sys_recvmsg(fd, &message, &bytes));
+    if (st != WHARF_OK)
+        return st;
+    if (bytes == 0)
+        return WHARF_EPEER;
+    if (bytes != sizeof *note || note->magic != WI_NOTE_MAGIC)
+        return wi_fail(WHARF_EPROTOCOL,
+                       "run one version of Wharf on both sides",
+                       "%zu bytes that make no sense came from the other end "
+                       "of a worker",
+                       bytes);
+    note->record.call[sizeof note->record.call - 1] = '\0';
+    note->record.cause[sizeof note->record.cause - 1] = '\0';
+    note->record.remedy[sizeof note->record.remedy - 1] = '\0';
+    return WHARF_OK;
+}

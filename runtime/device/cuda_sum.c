@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* Sums over memory by a kernel, see sum.h. */
+#include "base/error.h"
+#include "device/cuda_device.h"
+#include "device/sum.h"
+#include "device/sum_step.h"
+
+/* The fat binary of sum_kernels.cu, made by the build. */
+extern const unsigned char wi_sum_kernels_image[];
+
+/* Under the lock, in the context. */
+static wharf_status kernel_load(wi_cuda *cuda)
+{
+    CUlibraryOption options[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
+    int preserved = 1;
+    void *values[] = {&preserved};
+    CUlibrary library = NULL;
+    wharf_status status = WI_CU(
+        cuLibraryLoadData,
+        (&library, wi_sum_kernels_image, NULL, NULL, 0, options, values, 1),
+        "Wharf's kernel for sums, device %d", cuda->device);
+
+    if (status != WHARF_OK)
+        return status;
+    status = wi_cuda_kernel_find(cuda, library, "wi_kernel_sum", &cuda->sum);
+    if (status != WHARF_OK) {
+        WI_CU_BACK(cuLibraryUnload, (library));
+        return status;
+    }
+    cuda->sums = library;
+    return WHARF_OK;
+}
+
+static wharf_status sum_prepare(wi_device *device)
+{
+    wi_cuda *cuda = wi_cuda_of(device);
+    wi_cuda_visit visit;
+    wharf_status status = wi_cuda_enter(cuda, &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    pthread_mutex_lock(&cuda->lock);
+    if (!cuda->sums)
+        status = kernel_load(cuda);
+    pthread_mutex_unlock(&cuda->lock);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+void wi_cuda_sum_close(wi_cuda *cuda)
+{
+    if (cuda->sums)
+        WI_CU_BACK(cuLibraryUnload, (cuda->sums));
+    cuda->sums = NULL;
+}
+
+static wharf_status launch(wi_device *device, wharf_stream stream,
+                           wi_sum_args *args)
+{
+    const wi_cuda *cuda = wi_cuda_of(device);
+    void *parameters[] = {args};
+    wi_cuda_visit visit;
+    wharf_status status = wi_driver_check();
+
+    if (status == WHARF_OK)
+        status = wi_cuda_stream_enter(cuda, &visit);
+    if (status != WHARF_OK)
+        return status;
+    status = WI_CU(cuLaunchKernel,
+                   ((CUfunction)cuda->sum, 1, 1, 1, WI_SUM_THREADS, 1, 1, 0,
+                    stream, parameters, NULL),
+                   "sum over %llu bytes, stream %p",
+                   (unsigned long long)args->bytes, (void *)stream);
+    wi_cuda_leave(&visit);
+    return status;
+}
+
+static wharf_status sum_store(wi_device *device, wharf_stream stream,
+                              const void *from, size_t bytes, uint64_t *sum)
+{
+    wi_sum_args args = {.from = from, .bytes = bytes, .sum = sum};
+
+    return launch(device, stream, &args);
+}
+
+static wharf_status sum_compare(wi_device *device, wharf_stream stream,
+                                const void *from, size_t bytes,
+                                const uint64_t *sum, uint32_t *report,
+                                uint32_t value)
+{
+    wi_sum_args args = {.from = from, .bytes = bytes, .report = report};
+
+    args.sum = (uint64_t *)(uintptr_t)sum; /* only read, with a report */
+    args.value = value;
+    return launch(device, stream, &args);
+}
+
+const wi_sum_ops wi_sums_cuda = {
+    .prepare = sum_prepare,
+    .store = sum_store,
+    .compare = sum_compare,
+};

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wharf-bench copy: moving data to and from the next rank, all ranks at once,
+ * as a program sees it that issues to its default stream. On GPUs everything is
+ * measured three times: by the way that Wharf chooses, by the copy engines, and
+ * by kernels.
+ *
+ *   put         into the next rank's segment
+ *   get         out of it
+ *   put-2d      rows of 64 bytes, 256 apart; bytes are those moved
+ *   put-notify  put, with a notify to the next rank; then the wait for the one
+ *               before: one round of an exchange
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wharf_bench.h"
+
+/* Bytes under way in one round, at most so many calls. */
+#define ROUND_BYTES (UINT64_C(32) << 20)
+#define ROUND_CALLS 100
+
+#define ROW_BYTES 64
+#define ROW_PITCH 256
+
+enum copy_op { PUT, GET, PUT_2D, PUT_NOTIFY, OPS };
+enum copy_how { CHOSEN, ENGINE, KERNEL, HOWS };
+
+static const char *const op_names[HOWS][OPS] = {
+    {"put", "get", "put-2d", "put-notify"},
+    {"put-engine", "get-engine", "put-2d-engine", "put-notify-engine"},
+    {"put-kernel", "get-kernel", "put-2d-kernel", "put-notify-kernel"}};
+
+struct copy_bench {
+    const struct bench *bench;
+    struct bench_row *rows; /* by how, operation, size */
+    unsigned char *host;    /* the largest size */
+    uint64_t serial;        /* makes every pattern new */
+
+    /* Of one way: */
+    wharf_node *node;
+    int next, last; /* ranks */
+    wharf_notify **notify;
+    wharf_event **event; /* of each rank: the own one tells when work is done */
+
+    /* Of one size: each segment is a source, and behind it a destination. */
+    wharf_buffer *buffer;
+    uint64_t bytes;
+};
+
+static struct bench_row *row_of(const struct copy_bench *b, int how, int op,
+                                int size)
+{
+    return &b->rows[(how * OPS + op) * b->bench->options.size_count + size];
+}
+
+static wharf_status finish(struct copy_bench *b)
+{
+    uint64_t number = 0;
+    wharf_event *mine = b->event[wharf_node_rank(b->node)];
+    wharf_status st = wharf_event_record(mine, NULL, &number);
+
+    return st == WHARF_OK ? wharf_event_synchronize(mine, number, 0) : st;
+}
+
+/* ---- One operation ----------------------------------------------------- */
+
+static wharf_box rows_box(const struct copy_bench *b)
+{
+    wharf_box box = WHARF_BOX_INIT;
+
+    box.width = ROW_BYTES;
+    box.rows = b->bytes / ROW_PITCH;
+    box.from_pitch = box.to_pitch = ROW_PITCH;
+    return box;
+}
+
+static wharf_status one(struct copy_bench *b, int op)
+{
+    int me = wharf_node_rank(b->node);
+    wharf_box box = rows_box(b);
+    char *mine = NULL;
+    wharf_status st = wharf_buffer_segment(b->buffer, me, (void **)&mine, NULL);
+
+    if (st != WHARF_OK)
+        return st;
+    switch (op) {
+    case PUT:
+        return wharf_put(b->buffer, b->next, b->bytes, mine, b->bytes, NULL);
+    case GET:
+        return wharf_get(b->buffer, b->next, 0, mine + b->bytes, b->bytes,
+                         NULL);
+    case PUT_2D:
+        return wharf_put_box(b->buffer, b->next, b->bytes, mine, &box, NULL);
+    default:
+        break;
+    }
+    if (b->next == me) /* one rank has nobody to notify */
+        return wharf_put(b->buffer, me, b->bytes, mine, b->bytes, NULL);
+    st = wharf_put_notify(b->buffer, b->next, b->bytes, mine, b->bytes,
+                          b->notify[b->next], NULL);
+    return st == WHARF_OK ? wharf_notify_wait(b->notify[me], b->last, NULL, 0)
+                          : st;
+}
+
+/* ---- Data -------------------------------------------------------------- */
+
+static uint64_t word_of(uint64_t serial, int rank, uint64_t word)
+{
+    uint64_t x = (serial << 40) ^ ((uint64_t)(unsigned)(rank + 1) << 32) ^ word;
+
+    x *= UINT64_C(0x9e3779b97f4a7c15);
+    return x ^ (x >> 29);
+}
+
+/* Every rank writes a new source, and an empty destination. */
+static wharf_status data_write(struct copy_bench *b)
+{
+    int me = wharf_node_rank(b->node);
+    wharf_status st;
+
+    b->serial++;
+    memset(b->host, 0, b->bytes);
+    st = wharf_put(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
+    if (st == WHARF_OK)
+        st = finish(b);
+    for (uint64_t i = 0; i < b->bytes / 8; i++) {
+        uint64_t word = word_of(b->serial, me, i);
+
+        memcpy(b->host + i * 8, &word, 8);
+    }
+    if (st == WHARF_OK)
+        st = wharf_put(b->buffer, me, 0, b->host, b->bytes, NULL);
+    if (st == WHARF_OK)
+        st = finish(b);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return st;
+}
+
+/* Wrong bytes of this rank's destination. */
+static wharf_status data_check(struct copy_bench *b, int op, uint64_t *bad)
+{
+    int me = wharf_node_rank(b->node);
+    int from = op == GET ? b->next : b->last;
+    wharf_status st;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    st = wharf_get(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
+    if (st == WHARF_OK)
+        st = finish(b);
+    for (uint64_t i = 0; i < b->bytes / 8 && st == WHARF_OK; i++) {
+        bool moved = op != PUT_2D || i * 8 % ROW_PITCH < ROW_BYTES;
+        uint64_t want = moved ? word_of(b->serial, from, i) : 0, got;
+
+        if (op == PUT_2D && i * 8 / ROW_PITCH >= b->bytes / ROW_PITCH)
+            want = 0;
+        memcpy(&got, b->host + i * 8, 8);
+        for (int byte = 0; byte < 8; byte++)
+            *bad += ((got ^ want) >> (8 * byte) & 0xff) != 0;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return st;
+}
+
+/* ---- Rounds ------------------------------------------------------------ */
+
+static double slowest(double mine)
+{
+    double most = 0;
+
+    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
+}
+
+static int calls_of(uint64_t bytes)
+{
+    uint64_t calls = bytes ? ROUND_BYTES / bytes : ROUND_CALLS;
+
+    return calls < 1 ? 1 : calls > ROUND_CALLS ? ROUND_CALLS : (int)calls;
+}
+
+/* All rounds of one operation at one size, and the check of its data. */
+static wharf_status op_rounds(struct copy_bench *b, int op,
+                              struct bench_row *row)
+{
+    const struct bench_options *o = &b->bench->options;
+    int calls = calls_of(b->bytes);
+    wharf_status st = data_write(b);
+
+    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+        double start, time;
+
+        MPI_Barrier(MPI_COMM_WORLD);
+        start = MPI_Wtime();
+        for (int i = 0; i < calls && st == WHARF_OK; i++)
+            st = one(b, op);
+        if (st == WHARF_OK)
+            st = finish(b);
+        time = slowest((MPI_Wtime() - start) * 1e6 / calls);
+        if (round >= 0)
+            row->samples[row->rounds++] = time;
+    }
+    if (st == WHARF_OK)
+        st = data_check(b, op, &row->bad);
+    MPI_Allreduce(MPI_IN_PLACE, &row->bad, 1, MPI_UINT64_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+    row->moves = true;
+    if (op == PUT_2D)
+        row->bytes = b->bytes / ROW_PITCH * ROW_BYTES;
+    bench_row_finish(row);
+    return st;
+}
+
+static wharf_status size_rounds(struct copy_bench *b, int how, int size)
+{
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+    wharf_status st;
+
+    b->bytes = b->bench->options.sizes[size];
+    options.space = b->bench->options.space;
+    options.name = "wharf-bench";
+    st = wharf_buffer_attach(b->node, 2 * b->bytes, &options, &b->buffer);
+    for (int op = 0; op < OPS && st == WHARF_OK; op++)
+        st = op_rounds(b, op, row_of(b, how, op, size));
+    if (st == WHARF_OK)
+        st = wharf_buffer_detach(&b->buffer);
+    return st;
+}
+
+/* ---- Ways -------------------------------------------------------------- */
+
+static wharf_status objects_create(struct copy_bench *b)
+{
+    int me = wharf_node_rank(b->node), size = wharf_node_size(b->node);
+    wharf_status st = WHARF_OK;
+
+    b->next = (me + 1) % size;
+    b->last = (me + size - 1) % size;
+    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
+        st = wharf_notify_create(b->node, rank, NULL, &b->notify[rank]);
+    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
+        st = wharf_event_create(b->node, rank, &b->event[rank]);
+    return st;
+}
+
+static wharf_status objects_destroy(struct copy_bench *b)
+{
+    int size = wharf_node_size(b->node);
+    wharf_status st = WHARF_OK;
+
+    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
+        st = wharf_event_destroy(&b->event[rank]);
+    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
+        st = wharf_notify_destroy(&b->notify[rank]);
+    return st;
+}
+
+/* Way after way on a node of its own, whose settings name it. */
+static wharf_status way_rounds(struct copy_bench *b, int how)
+{
+    static const char *const names[HOWS] = {"auto", "engine", "kernel"};
+    const struct bench_options *o = &b->bench->options;
+    wharf_status st = WHARF_OK;
+
+    setenv("WHARF_COPY", names[how], 1);
+    st = wharf_node_open(MPI_COMM_WORLD, NULL, &b->node);
+    if (st == WHARF_OK)
+        st = objects_create(b);
+    for (int size = 0; size < o->size_count && st == WHARF_OK; size++)
+        st = size_rounds(b, how, size);
+    if (st == WHARF_OK)
+        st = objects_destroy(b);
+    if (b->node) {
+        wharf_status closed = wharf_node_close(&b->node);
+
+        st = st == WHARF_OK ? closed : st;
+    }
+    return st;
+}
+
+static void rows_init(struct copy_bench *b, double *samples)
+{
+    const struct bench_options *o = &b->bench->options;
+    int row = 0;
+
+    for (int how = 0; how < HOWS; how++)
+        for (int op = 0; op < OPS; op++)
+            for (int size = 0; size < o->size_count; size++) {
+                struct bench_row *r = row_of(b, how, op, size);
+
+                r->op = op_names[how][op];
+                r->bytes = o->sizes[size];
+                r->samples = samples + row++ * o->rounds;
+            }
+}
+
+static uint64_t largest(const struct bench_options *o)
+{
+    uint64_t most = 0;
+
+    for (int size = 0; size < o->size_count; size++)
+        most = o->sizes[size] > most ? o->sizes[size] : most;
+    return most;
+}
+
+int bench_copy(struct bench *bench)
+{
+    const struct bench_options *o = &bench->options;
+    struct copy_bench b = {.bench = bench};
+    bool cuda = wharf_node_backend(bench->node) == WHARF_BACKEND_CUDA;
+    int hows = cuda ? HOWS : 1, each = OPS * o->size_count;
+    double *samples =
+        calloc((size_t)(HOWS * each * o->rounds), sizeof *samples);
+    wharf_status st = WHARF_OK;
+    bool good = false;
+
+    b.rows = calloc((size_t)(HOWS * each), sizeof *b.rows);
+    b.notify = calloc((size_t)bench->size, sizeof(wharf_notify *));
+    b.event = calloc((size_t)bench->size, sizeof(wharf_event *));
+    b.host = malloc(largest(o));
+    if (samples == NULL || b.rows == NULL || b.notify == NULL ||
+        b.event == NULL || b.host == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    rows_init(&b, samples);
+    bench->checked = "every byte, after each operation's rounds";
+    for (int how = 0; how < hows && st == WHARF_OK; how++)
+        st = way_rounds(&b, how);
+    if (st == WHARF_OK)
+        good = bench_report(bench, "copy", b.rows, hows * each);
+    else
+        tool_report_once("wharf-bench", bench->rank);
+    free(samples);
+    free(b.rows);
+    free(b.notify);
+    free(b.event);
+    free(b.host);
+    return good ? 0 : 1;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wharf-bench exchange: neighbour exchanges between pairs of ranks (0 and 1, 2
+ * and 3, ...; without a partner with oneself), both ways at once, as a program
+ * sees it that issues to its default stream. The time is that of one round when
+ * many are under way; bytes are those of one direction. With streams and graphs
+ * the same is measured by scripts/bench/exchange_latency.cu.
+ *
+ *   run-2    one call a round, two sets of boxes in turn: no handshake
+ *   split-2  start and finish
+ *   run-1    one call, one set: puts wait for their receivers
+ *   split-1  start and finish
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wharf_bench.h"
+
+/* Bytes under way in one round of the measurement, at most so many calls. */
+#define ROUND_BYTES (UINT64_C(64) << 20)
+#define ROUND_CALLS 200
+
+enum exchange_op { RUN_2, SPLIT_2, RUN_1, SPLIT_1, OPS };
+
+static const char *const op_names[OPS] = {"exchange-run-2", "exchange-split-2",
+                                          "exchange-run-1", "exchange-split-1"};
+
+struct exchange_bench {
+    const struct bench *bench;
+    struct bench_row *rows; /* by operation, size */
+    unsigned char *host;    /* of the largest size */
+    uint64_t serial;        /* makes every pattern new */
+    wharf_event **event;    /* of each rank: the own one tells when work is
+                               done */
+    int me, partner;
+
+    /* Of one size: what is sent in each set, behind it what is received. */
+    wharf_buffer *buffer;
+    uint64_t bytes;
+    wharf_exchange *exchange;
+};
+
+static wharf_status finish(struct exchange_bench *b)
+{
+    uint64_t number = 0;
+    wharf_event *mine = b->event[b->me];
+    wharf_status st = wharf_event_record(mine, NULL, &number);
+
+    return st == WHARF_OK ? wharf_event_synchronize(mine, number, 0) : st;
+}
+
+static wharf_status one(struct exchange_bench *b, bool split)
+{
+    wharf_status st;
+
+    if (!split)
+        return wharf_exchange_run(b->exchange, NULL);
+    st = wharf_exchange_start(b->exchange, NULL);
+    return st == WHARF_OK ? wharf_exchange_finish(b->exchange, NULL) : st;
+}
+
+static int sets_of(int op)
+{
+    return op == RUN_2 || op == SPLIT_2 ? 2 : 1;
+}
+
+/* ---- Data -------------------------------------------------------------- */
+
+static uint64_t word_of(uint64_t serial, int rank, int set, uint64_t word)
+{
+    uint64_t x = (serial << 40) ^ ((uint64_t)(unsigned)(rank + 1) << 34) ^
+                 ((uint64_t)(unsigned)set << 33) ^ word;
+
+    x *= UINT64_C(0x9e3779b97f4a7c15);
+    return x ^ (x >> 29);
+}
+
+/* New contents of what is sent, none in what is received. */
+static wharf_status data_write(struct exchange_bench *b, int sets)
+{
+    wharf_status st = WHARF_OK;
+
+    b->serial++;
+    for (int set = 0; set < sets && st == WHARF_OK; set++) {
+        uint64_t at = 2 * (uint64_t)set * b->bytes;
+
+        for (uint64_t i = 0; i < b->bytes / 8; i++) {
+            uint64_t word = word_of(b->serial, b->me, set, i);
+
+            memcpy(b->host + i * 8, &word, 8);
+        }
+        st = wharf_put(b->buffer, b->me, at, b->host, b->bytes, NULL);
+        if (st == WHARF_OK)
+            st = finish(b);
+        memset(b->host, 0, b->bytes);
+        if (st == WHARF_OK)
+            st = wharf_put(b->buffer, b->me, at + b->bytes, b->host, b->bytes,
+                           NULL);
+        if (st == WHARF_OK)
+            st = finish(b);
+    }
+    return st;
+}
+
+static wharf_status data_check(struct exchange_bench *b, int sets,
+                               uint64_t *bad)
+{
+    wharf_status st = WHARF_OK;
+
+    for (int set = 0; set < sets && st == WHARF_OK; set++) {
+        st = wharf_get(b->buffer, b->me, (2 * (uint64_t)set + 1) * b->bytes,
+                       b->host, b->bytes, NULL);
+        if (st == WHARF_OK)
+            st = finish(b);
+        for (uint64_t i = 0; i < b->bytes / 8 && st == WHARF_OK; i++) {
+            uint64_t want = word_of(b->serial, b->partner, set, i), got;
+
+            memcpy(&got, b->host + i * 8, 8);
+            for (int byte = 0; byte < 8; byte++)
+                *bad += ((got ^ want) >> (8 * byte) & 0xff) != 0;
+        }
+    }
+    return st;
+}
+
+/* ---- Rounds ------------------------------------------------------------ */
+
+static double slowest(double mine)
+{
+    double most = 0;
+
+    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
+}
+
+/* At least as many as there are sets, so that each is checked. */
+static int calls_of(uint64_t bytes)
+{
+    uint64_t calls = ROUND_BYTES / bytes;
+
+    return calls < 2 ? 2 : calls > ROUND_CALLS ? ROUND_CALLS : (int)calls;
+}
+
+static wharf_status create(struct exchange_bench *b, int sets)
+{
+    wharf_exchange_options options = WHARF_EXCHANGE_OPTIONS_INIT;
+    wharf_exchange_box send[2], receive[2];
+    wharf_exchange_transfer transfer = {b->partner, 0, 0, send, receive};
+
+    options.sets = sets;
+    for (int set = 0; set < sets; set++) {
+        send[set] = (wharf_exchange_box){
+            b->buffer, 2 * (size_t)set * b->bytes, {b->bytes, 1, 1}, {0, 0}};
+        receive[set] = send[set];
+        receive[set].offset += b->bytes;
+    }
+    return wharf_exchange_create(b->bench->node, MPI_COMM_WORLD, 1, &transfer,
+                                 &options, &b->exchange);
+}
+
+static wharf_status rounds(struct exchange_bench *b, bool split,
+                           struct bench_row *row)
+{
+    const struct bench_options *o = &b->bench->options;
+    int calls = calls_of(b->bytes);
+    wharf_status st = WHARF_OK;
+
+    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+        double start, time;
+
+        MPI_Barrier(MPI_COMM_WORLD);
+        start = MPI_Wtime();
+        for (int i = 0; i < calls && st == WHARF_OK; i++)
+            st = one(b, split);
+        if (st == WHARF_OK)
+            st = finish(b);
+        time = slowest((MPI_Wtime() - start) * 1e6 / calls);
+        if (round >= 0)
+            row->samples[row->rounds++] = time;
+    }
+    return st;
+}
+
+static wharf_status op_rounds(struct exchange_bench *b, int op,
+                              struct bench_row *row)
+{
+    int sets = sets_of(op);
+    wharf_status st = data_write(b, sets);
+
+    if (st == WHARF_OK)
+        st = create(b, sets);
+    if (st == WHARF_OK)
+        st = rounds(b, op == SPLIT_1 || op == SPLIT_2, row);
+    if (st == WHARF_OK)
+        st = wharf_exchange_destroy(&b->exchange);
+    if (st == WHARF_OK)
+        st = data_check(b, sets, &row->bad);
+    MPI_Allreduce(MPI_IN_PLACE, &row->bad, 1, MPI_UINT64_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+    row->moves = true;
+    bench_row_finish(row);
+    return st;
+}
+
+static wharf_status size_rounds(struct exchange_bench *b, int size)
+{
+    const struct bench_options *o = &b->bench->options;
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+    wharf_status st;
+
+    /* Patterns are of whole words. */
+    b->bytes = o->sizes[size] / 8 * 8;
+    options.space = o->space;
+    options.name = "wharf-bench";
+    st =
+        wharf_buffer_attach(b->bench->node, 4 * b->bytes, &options, &b->buffer);
+    for (int op = 0; op < OPS && st == WHARF_OK; op++)
+        st = op_rounds(b, op, &b->rows[op * o->size_count + size]);
+    if (st == WHARF_OK)
+        st = wharf_buffer_detach(&b->buffer);
+    return st;
+}
+
+/* ---- All of it --------------------------------------------------------- */
+
+static wharf_status all_rounds(struct exchange_bench *b)
+{
+    const struct bench *bench = b->bench;
+    wharf_status st = WHARF_OK;
+
+    b->me = wharf_node_rank(bench->node);
+    b->partner = (b->me ^ 1) < bench->size ? b->me ^ 1 : b->me;
+    for (int rank = 0; rank < bench->size && st == WHARF_OK; rank++)
+        st = wharf_event_create(bench->node, rank, &b->event[rank]);
+    for (int size = 0; size < bench->options.size_count && st == WHARF_OK;
+         size++)
+        st = size_rounds(b, size);
+    for (int rank = 0; rank < bench->size && st == WHARF_OK; rank++)
+        st = wharf_event_destroy(&b->event[rank]);
+    return st;
+}
+
+static void rows_init(struct exchange_bench *b, double *samples)
+{
+    const struct bench_options *o = &b->bench->options;
+
+    for (int op = 0; op < OPS; op++)
+        for (int size = 0; size < o->size_count; size++) {
+            int row = op * o->size_count + size;
+
+            b->rows[row].op = op_names[op];
+            b->rows[row].bytes = o->sizes[size] / 8 * 8;
+            b->rows[row].samples = samples + row * o->rounds;
+        }
+}
+
+int bench_exchange(struct bench *bench)
+{
+    const struct bench_options *o = &bench->options;
+    struct exchange_bench b = {.bench = bench};
+    size_t rows = OPS * (size_t)o->size_count;
+    double *samples = calloc(rows * (size_t)o->rounds, sizeof *samples);
+    wharf_status st;
+    bool good = false;
+    uint64_t most = 0;
+
+    for (int size = 0; size < o->size_count; size++)
+        most = o->sizes[size] > most ? o->sizes[size] : most;
+    b.rows = calloc(rows, sizeof *b.rows);
+    b.event = calloc((size_t)bench->size, sizeof(wharf_event *));
+    b.host = malloc(most);
+    if (samples == NULL || b.rows == NULL || b.event == NULL || b.host == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    rows_init(&b, samples);
+    bench->checked = "every byte received, after each operation's rounds";
+    st = all_rounds(&b);
+    if (st == WHARF_OK)
+        good = bench_report(bench, "exchange", b.rows, (int)rows);
+    else
+        tool_report_once("wharf-bench", wharf_node_rank(bench->node));
+    free(samples);
+    free(b.rows);
+    free(b.event);
+    free(b.host);
+    return good ? 0 : 1;
+}

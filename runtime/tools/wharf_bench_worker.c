@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * wharf-bench worker: what a supervised worker costs. Messages there and back;
+ * and the time from a fault in the worker, a bad access of a kernel or, on the
+ * host backend, of the CPU, to the answer of the next one.
+ *
+ * The worker is this program. It makes the CUDA context by plain driver calls
+ * before it joins, and takes the time: that part is the driver's, and what is
+ * left of the whole is Wharf's, the system's and the loader's.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wharf_bench.h"
+
+enum { HOST_BYTES = 4096, TRIPS = 100, TIME_AT = HOST_BYTES - 8 };
+
+enum worker_op { ECHO, FAULT, LOOK };
+
+/* A task, and its answer. */
+struct worker_task {
+    int op;
+    int64_t context_ns; /* LOOK: of the driver and the context alone */
+    int64_t join_ns;    /* of the join after that */
+    uint64_t bad;       /* wrong bytes in the lent host memory */
+    unsigned char rest[WHARF_WORKER_MESSAGE - 32];
+};
+
+_Static_assert(sizeof(struct worker_task) == WHARF_WORKER_MESSAGE,
+               "the largest task is the largest message");
+
+static int64_t now_ns(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static unsigned char pattern(int at)
+{
+    return (unsigned char)(at * 7 + 3);
+}
+
+/* ---- The worker -------------------------------------------------------------
+ */
+
+/* Entry points of the driver, found at run time: this program is also run where
+ * there is none. */
+struct driver {
+    void *library;
+    int (*init)(unsigned);
+    int (*device_count)(int *);
+    int (*device_get)(int *, int);
+    int (*device_uuid)(unsigned char *, int);
+    int (*retain)(void **, int);
+    int (*release)(int);
+    int (*set_current)(void *);
+    int (*load_module)(void **, const void *);
+    int (*get_function)(void **, void *, const char *);
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
+                  unsigned, unsigned, void *, void **, void **);
+    int (*synchronize)(void);
+    void (*fake_ruin)(void); /* of the fake driver, which runs no PTX */
+    void *bad;               /* the kernel */
+    int device;              /* whose context was made */
+};
+
+/* A kernel that writes to address 0. */
+static const char bad_kernel[] = ".version 7.0\n.target sm_70\n"
+                                 ".address_size 64\n.visible .entry bad()\n{\n"
+                                 ".reg .b64 %rd<2>;\nmov.u64 %rd1, 0;\n"
+                                 "st.global.u64 [%rd1], %rd1;\nret;\n}\n";
+
+static bool find(const struct driver *driver, const char *name, void *to)
+{
+    void *symbol = dlsym(driver->library, name);
+
+    memcpy(to, &symbol, sizeof symbol);
+    return symbol != NULL;
+}
+
+static bool driver_open(struct driver *driver, const char *path)
+{
+    driver->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (driver->library == NULL)
+        return false;
+    find(driver, "fakeCudaRuinContext", &driver->fake_ruin);
+    return find(driver, "cuInit", &driver->init) &&
+           find(driver, "cuDeviceGetCount", &driver->device_count) &&
+           find(driver, "cuDeviceGet", &driver->device_get) &&
+           find(driver, "cuDeviceGetUuid_v2", &driver->device_uuid) &&
+           find(driver, "cuDevicePrimaryCtxRetain", &driver->retain) &&
+           find(driver, "cuDevicePrimaryCtxRelease_v2", &driver->release) &&
+           find(driver, "cuCtxSetCurrent", &driver->set_current) &&
+           find(driver, "cuModuleLoadData", &driver->load_module) &&
+           find(driver, "cuModuleGetFunction", &driver->get_function) &&
+           find(driver, "cuLaunchKernel", &driver->launch) &&
+           find(driver, "cuCtxSynchronize", &driver->synchronize);
+}
+
+/* The context that Wharf will use. */
+static bool make_context(struct driver *driver, const char *path,
+                         const char *uuid)
+{
+    int count = 0;
+    void *context = NULL;
+
+    if (!driver_open(driver, path) || driver->init(0) != 0 ||
+        driver->device_count(&count) != 0)
+        return false;
+    for (int i = 0; i < count; i++) {
+        unsigned char bytes[16];
+        char text[33];
+        int device;
+
+        if (driver->device_get(&device, i) != 0 ||
+            driver->device_uuid(bytes, device) != 0)
+            return false;
+        for (int b = 0; b < 16; b++)
+            snprintf(text + 2 * b, 3, "%02x", bytes[b]);
+        driver->device = device;
+        if (strcmp(text, uuid) == 0)
+            return driver->retain(&context, device) == 0 &&
+                   driver->set_current(context) == 0;
+    }
+    return false;
+}
+
+static bool load_bad_kernel(struct driver *driver)
+{
+    void *module = NULL;
+
+    if (driver->fake_ruin != NULL)
+        return true;
+    return driver->load_module(&module, bad_kernel) == 0 &&
+           driver->get_function(&driver->bad, module, "bad") == 0;
+}
+
+static void fault(struct driver *driver, wharf_worker *worker, void *host)
+{
+    int64_t now = now_ns();
+    int native;
+
+    memcpy((char *)host + TIME_AT, &now, sizeof now);
+    if (driver->library == NULL)
+        raise(SIGSEGV);
+    if (driver->fake_ruin != NULL)
+        driver->fake_ruin();
+    else
+        driver->launch(driver->bad, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    native = driver->synchronize();
+    wharf_worker_fault(worker, native, "the kernel that was to fail");
+}
+
+/* Wrong bytes in the host memory; the device's is used by making a table. */
+static wharf_status look(wharf_worker *worker, const unsigned char *host,
+                         uint64_t *bad)
+{
+    wharf_buffer *buffer = NULL;
+    void *const *table = NULL;
+    wharf_status st = wharf_worker_buffer(worker, 1, &buffer);
+
+    if (st == WHARF_OK)
+        st = wharf_buffer_pointer_table(buffer, &table);
+    for (int i = 0; i < TIME_AT; i++)
+        *bad += host[i] != pattern(i);
+    return st;
+}
+
+static int serve(struct driver *driver, wharf_worker *worker,
+                 const struct worker_task *first)
+{
+    static struct worker_task task;
+    wharf_node *node = NULL;
+    wharf_buffer *buffer = NULL;
+    void *host = NULL;
+    size_t size = 0;
+    wharf_status st = wharf_worker_node(worker, &node);
+
+    if (st == WHARF_OK)
+        st = wharf_worker_buffer(worker, 0, &buffer);
+    if (st == WHARF_OK)
+        st = wharf_buffer_segment(buffer, wharf_node_rank(node), &host, NULL);
+    while (st == WHARF_OK) {
+        st = wharf_worker_receive(worker, &task, sizeof task, &size, -1);
+        if (st == WHARF_OK && task.op == FAULT)
+            fault(driver, worker, host);
+        if (st == WHARF_OK && task.op == LOOK) {
+            task.context_ns = first->context_ns;
+            task.join_ns = first->join_ns;
+            st = look(worker, host, &task.bad);
+        }
+        if (st == WHARF_OK)
+            st = wharf_worker_send(worker, &task, size, -1);
+    }
+    return st == WHARF_ECLOSED ? 0 : 1;
+}
+
+int bench_worker_child(int argc, char **argv)
+{
+    static struct worker_task first;
+    struct driver driver = {.library = NULL};
+    wharf_worker *worker = NULL;
+    int64_t start = now_ns();
+    int code = 1;
+
+    /* worker-child DRIVER UUID, or nothing more on the host backend. */
+    if (argc > 3 && !make_context(&driver, argv[2], argv[3])) {
+        fprintf(stderr, "wharf-bench: no context of GPU %s\n", argv[3]);
+        return 1;
+    }
+    first.context_ns = now_ns() - start;
+    start = now_ns();
+    if (wharf_worker_join(NULL, &worker) != WHARF_OK)
+        return 1;
+    first.join_ns = now_ns() - start;
+    if (argc <= 3 || load_bad_kernel(&driver))
+        code = serve(&driver, worker, &first);
+    if (wharf_worker_leave(&worker) != WHARF_OK)
+        code = 1;
+    if (driver.library != NULL)
+        driver.release(driver.device);
+    return code;
+}
+
+/* ---- The ranks --------------------------------------------------------------
+ */
+
+enum worker_row { TRIP_8, TRIP_4K, TRIP_64K, WHOLE, CONTEXT, JOIN, REST, ROWS };
+
+static const struct {
+    const char *op;
+    uint64_t bytes;
+} row_names[ROWS] = {
+    {"round-trip", 48},
+    {"round-trip", 4096},
+    {"round-trip", WHARF_WORKER_MESSAGE},
+    {"fault-to-answer", 0},
+    {"fault-context", 0},
+    {"fault-join", 0},
+    {"fault-start", 0},
+};
+
+struct worker_bench {
+    const struct bench *bench;
+    struct bench_row rows[ROWS];
+    wharf_worker *worker;
+    wharf_buffer *buffers[2]; /* host, device */
+    unsigned char *host;
+};
+
+static double slowest(double mine)
+{
+    double all = 0;
+
+    MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return all;
+}
+
+static void put(struct worker_bench *b, int row, double us, bool counts)
+{
+    struct bench_row *r = &b->rows[row];
+    double all = slowest(us);
+
+    if (counts)
+        r->samples[r->rounds++] = all;
+}
+
+static wharf_status trip(struct worker_bench *b, int op, size_t bytes,
+                         struct worker_task *task)
+{
+    wharf_status st;
+
+    task->op = op;
+    task->bad = 0;
+    st = wharf_worker_send(b->worker, task, bytes, -1);
+    if (st == WHARF_OK)
+        st = wharf_worker_receive(b->worker, task, sizeof *task, NULL, -1);
+    return st;
+}
+
+static wharf_status trips(struct worker_bench *b, int row, bool counts)
+{
+    static struct worker_task task;
+    size_t bytes = (size_t)row_names[row].bytes;
+    size_t rest = bytes - offsetof(struct worker_task, rest);
+    int64_t start;
+    wharf_status st = WHARF_OK;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    start = now_ns();
+    for (int i = 0; i < TRIPS && st == WHARF_OK; i++) {
+        task.rest[0] = (unsigned char)i;
+        task.rest[rest - 1] = (unsigned char)(i + 1);
+        st = trip(b, ECHO, bytes, &task);
+        b->rows[row].bad += task.rest[rest - 1] != (unsigned char)(i + 1);
+    }
+    put(b, row, (double)(now_ns() - start) / 1e3 / TRIPS, counts);
+    return st;
+}
+
+static wharf_status one_fault(struct worker_bench *b, bool counts)
+{
+    static struct worker_task task;
+    int64_t fault_ns, end;
+    wharf_status st;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    st = trip(b, FAULT, offsetof(struct worker_task, rest), &task);
+    if (st == WHARF_OK)
+        return WHARF_ESTATE; /* it answered to what was to kill it */
+    if (st != WHARF_EWORKER)
+        return st;
+    st = trip(b, LOOK, offsetof(struct worker_task, rest), &task);
+    end = now_ns();
+    memcpy(&fault_ns, b->host + TIME_AT, sizeof fault_ns);
+    b->rows[WHOLE].bad += task.bad;
+    put(b, WHOLE, (double)(end - fault_ns) / 1e3, counts);
+    put(b, CONTEXT, (double)task.context_ns / 1e3, counts);
+    put(b, JOIN, (double)task.join_ns / 1e3, counts);
+    put(b, REST,
+        (double)(end - fault_ns - task.context_ns - task.join_ns) / 1e3,
+        counts);
+    return st;
+}
+
+/* The GPU as the worker finds it: its UUID without the dressing. */
+static wharf_status gpu_name(const struct bench *bench, char text[48])
+{
+    wharf_device device = {.struct_size = sizeof device};
+    wharf_status st =
+        wharf_node_device(bench->node, wharf_node_rank(bench->node), &device);
+    size_t at = 0;
+
+    for (const char *c = strchr(device.uuid, '-'); c != NULL && *c; c++)
+        if (*c != '-')
+            text[at++] = *c;
+    text[at] = '\0';
+    return st;
+}
+
+static wharf_status start_worker(struct worker_bench *b)
+{
+    const struct bench *bench = b->bench;
+    wharf_worker_options options = WHARF_WORKER_OPTIONS_INIT;
+    const char *driver = getenv("WHARF_CUDA_DRIVER");
+    char uuid[48] = "", self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    bool cuda = wharf_node_backend(bench->node) == WHARF_BACKEND_CUDA;
+    const char *argv[] = {
+        self,
+        "worker-child",
+        cuda ? (driver && driver[0] ? driver : "libcuda.so.1") : NULL,
+        uuid,
+        NULL,
+    };
+    wharf_status st = gpu_name(bench, uuid);
+
+    if (length < 0)
+        return WHARF_EOS;
+    self[length] = '\0';
+    options.buffers = b->buffers;
+    options.buffer_count = 2;
+    options.restarts = -1;
+    if (st == WHARF_OK)
+        st = wharf_worker_start(bench->node, argv, &options, &b->worker);
+    return st;
+}
+
+static wharf_status prepare(struct worker_bench *b)
+{
+    const struct bench *bench = b->bench;
+    wharf_buffer_options options[2] = {WHARF_BUFFER_OPTIONS_INIT,
+                                       WHARF_BUFFER_OPTIONS_INIT};
+    size_t sizes[2] = {HOST_BYTES, (size_t)bench->options.sizes[0]};
+    void *host = NULL;
+    wharf_status st;
+
+    options[0].space = WHARF_SPACE_HOST;
+    st = wharf_buffer_attach_many(bench->node, 2, sizes, options, b->buffers);
+    if (st == WHARF_OK)
+        st = wharf_buffer_segment(b->buffers[0], wharf_node_rank(bench->node),
+                                  &host, NULL);
+    if (st != WHARF_OK)
+        return st;
+    b->host = host;
+    for (int i = 0; i < TIME_AT; i++)
+        b->host[i] = pattern(i);
+    return start_worker(b);
+}
+
+static wharf_status rounds(struct worker_bench *b)
+{
+    const struct bench_options *o = &b->bench->options;
+    wharf_status st = WHARF_OK;
+
+    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+        for (int row = TRIP_8; row <= TRIP_64K && st == WHARF_OK; row++)
+            st = trips(b, row, round >= 0);
+        if (st == WHARF_OK)
+            st = one_fault(b, round >= 0);
+    }
+    return st;
+}
+
+static wharf_status finish(struct worker_bench *b)
+{
+    wharf_status st = WHARF_OK;
+
+    if (b->worker != NULL)
+        st = wharf_worker_stop(&b->worker, NULL);
+    for (int i = 0; i < 2 && st == WHARF_OK; i++)
+        if (b->buffers[i] != NULL)
+            st = wharf_buffer_detach(&b->buffers[i]);
+    return st;
+}
+
+int bench_worker(struct bench *bench)
+{
+    struct worker_bench b = {.bench = bench};
+    double *samples =
+        calloc((size_t)(ROWS * bench->options.rounds), sizeof *samples);
+    wharf_status st, last;
+    bool good = false;
+
+    if (samples == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int i = 0; i < ROWS; i++) {
+        b.rows[i].op = row_names[i].op;
+        b.rows[i].bytes = row_names[i].bytes;
+        b.rows[i].samples = samples + i * bench->options.rounds;
+    }
+    bench->checked = "of lent host memory, seen by each new worker";
+    st = prepare(&b);
+    if (st == WHARF_OK)
+        st = rounds(&b);
+    if (st != WHARF_OK) {
+        /* The other ranks wait for a measurement that will not be. */
+        tool_report("wharf-bench");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    last = finish(&b);
+    for (int i = 0; i < ROWS; i++)
+        bench_row_finish(&b.rows[i]);
+    good = bench_report(bench, "worker", b.rows, ROWS) && last == WHARF_OK;
+    free(samples);
+    return good ? 0 : 1;
+}

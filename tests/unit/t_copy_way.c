@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* The choice of a way, from every combination of facts, wishes and sizes. */
+#include <string.h>
+
+#include "core/copy_way.h"
+#include "t_test.h"
+
+static const uint64_t sizes[] = {1,
+                                 100,
+                                 4096,
+                                 65536,
+                                 65537,
+                                 1 << 20,
+                                 16 << 20,
+                                 (16 << 20) + 1,
+                                 UINT64_C(1) << 40};
+
+static wi_copy_box line(uint64_t bytes)
+{
+    static char memory[64];
+
+    return (wi_copy_box){.to = memory,
+                         .from = memory + 32,
+                         .width = bytes,
+                         .rows = 1,
+                         .planes = 1};
+}
+
+static bool out_of_reach(wi_copy_place place)
+{
+    return place == WI_COPY_PLACE_FAR || place == WI_COPY_PLACE_PAGEABLE;
+}
+
+static void check_one(const wi_copy_facts *f, const wi_copy_box *box)
+{
+    char reason[96] = "";
+    wharf_copy_way way = wi_copy_choose(f, box, reason);
+
+    T_CHECK(reason[0] != '\0');
+    if (wi_copy_box_bytes(box) == 0) {
+        T_EQ_INT(WHARF_COPY_NOTHING, way);
+        return;
+    }
+    if (f->host) {
+        T_EQ_INT(WHARF_COPY_HOST, way);
+        return;
+    }
+    /* Never a kernel where kernels do not reach, or do not run. */
+    if (!f->kernels || out_of_reach(f->to) || out_of_reach(f->from))
+        T_EQ_INT(WHARF_COPY_ENGINE, way);
+    else if (f->wanted == WI_COPY_WANTED_ENGINE)
+        T_EQ_INT(WHARF_COPY_ENGINE, way);
+    else if (f->wanted == WI_COPY_WANTED_KERNEL)
+        T_EQ_INT(WHARF_COPY_KERNEL, way);
+    else if (box->rows == 1 &&
+             box->width > wi_copy_kernel_most(f, wi_copy_between(f)))
+        T_EQ_INT(WHARF_COPY_ENGINE, way);
+}
+
+/* What a size goes by does not change back with more bytes. */
+static void check_order(const wi_copy_facts *f)
+{
+    char reason[96];
+    bool engine = false;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        wi_copy_box box = line(sizes[i]);
+        bool now = wi_copy_choose(f, &box, reason) == WHARF_COPY_ENGINE;
+
+        T_CHECK(now || !engine);
+        engine = now;
+    }
+}
+
+static void expect(const wi_copy_facts *f, wi_copy_box box, wharf_copy_way way,
+                   const char *why)
+{
+    char reason[96];
+
+    T_EQ_STR(wharf_copy_way_name(way),
+             wharf_copy_way_name(wi_copy_choose(f, &box, reason)));
+    T_CONTAINS(why, reason);
+}
+
+static void known(void)
+{
+    wi_copy_facts f = {.kernels = true,
+                       .to = WI_COPY_PLACE_PEER,
+                       .from = WI_COPY_PLACE_DEVICE};
+    wi_copy_box narrow = line(64), odd = line(70000);
+
+    narrow.rows = 1 << 20;
+    narrow.to_pitch = narrow.from_pitch = 256;
+    expect(&f, line(65536), WHARF_COPY_KERNEL, "few bytes");
+    expect(&f, line(64 << 20), WHARF_COPY_ENGINE, "more bytes");
+    expect(&f, narrow, WHARF_COPY_KERNEL, "rows");
+    odd.to = (char *)odd.to + 1;
+    expect(&f, odd, WHARF_COPY_ENGINE, "aligned");
+    f.notify = true;
+    expect(&f, line(16 << 20), WHARF_COPY_KERNEL, "one launch");
+    expect(&f, line(256 << 20), WHARF_COPY_ENGINE, "more bytes");
+    f.slices = true;
+    expect(&f, line(4096), WHARF_COPY_ENGINE, "time slices");
+    f.wanted_most = 8192;
+    expect(&f, line(8192), WHARF_COPY_KERNEL, "one launch");
+    expect(&f, line(8193), WHARF_COPY_ENGINE, "more bytes");
+    f.from = WI_COPY_PLACE_HOST;
+    T_EQ_INT(WHARF_COPY_WITH_HOST, wi_copy_between(&f));
+    f.from = WI_COPY_PLACE_PAGEABLE;
+    expect(&f, line(16), WHARF_COPY_ENGINE, "pageable");
+    f.from = WI_COPY_PLACE_FAR;
+    expect(&f, line(16), WHARF_COPY_ENGINE, "reach");
+    f.from = f.to = WI_COPY_PLACE_DEVICE;
+    T_EQ_INT(WHARF_COPY_ONE_GPU, wi_copy_between(&f));
+}
+
+int main(void)
+{
+    for (unsigned bits = 0; bits < 16; bits++)
+        for (int to = 1; to <= 6; to++)
+            for (int from = 1; from <= 6; from++)
+                for (int wanted = 0; wanted < 3; wanted++) {
+                    wi_copy_facts f = {
+                        .host = bits & 1,
+                        .kernels = bits & 2,
+                        .slices = bits & 4,
+                        .notify = bits & 8,
+                        .to = (wi_copy_place)to,
+                        .from = (wi_copy_place)from,
+                        .wanted = wanted,
+                    };
+
+                    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                        wi_copy_box box = line(sizes[i]);
+
+                        check_one(&f, &box);
+                        box.rows = 3;
+                        box.to_pitch = box.from_pitch = 2 * sizes[i];
+                        check_one(&f, &box);
+                    }
+                    check_one(&f, &(wi_copy_box){0});
+                    check_order(&f);
+                }
+    known();
+    return 0;
+}
