@@ -24,6 +24,12 @@ foreach(np 1 4)
   wharf_example_test(01_hello ${np} LABELS mp fake gpu example)
 endforeach()
 
+foreach(name hello_cpp hello_fortran)
+  if(TARGET ${name})
+    wharf_example_test(${name} 2 LABELS mp fake gpu example)
+  endif()
+endforeach()
+
 foreach(np 1 2 5)
   wharf_example_test(03_producer_consumers ${np} LABELS mp fake gpu example
                      ARGS 200 20000)
@@ -31,6 +37,38 @@ endforeach()
 if(TARGET 04_graph_barrier)
   foreach(np 1 2 4)
     wharf_example_test(04_graph_barrier ${np} LABELS gpu example)
+  endforeach()
+endif()
+
+if(TARGET 05_halo_2d)
+  include(tests_halo.cmake)
+endif()
+
+# No kernels of an example run on the fake driver.
+wharf_example_test(09_faulty_worker 4 LABELS mp gpu example)
+
+wharf_example_test(10_checkpoint 3 LABELS mp fake gpu example
+                   ARGS ${CMAKE_CURRENT_BINARY_DIR}/checkpoint stopped)
+# A killed rank: only some launchers let the others go on, and then their exit
+# status says nothing.
+if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
+  foreach(label mp fake gpu)
+    if(NOT TEST ${label}.10_checkpoint.np3)
+      continue()
+    endif()
+    set(test ${label}.10_checkpoint.np3.killed)
+    add_test(NAME ${test}
+             COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 3
+                     ${WHARF_MPIEXEC_FLAGS} --enable-recovery ${MPIEXEC_PREFLAGS}
+                     $<TARGET_FILE:10_checkpoint> ${MPIEXEC_POSTFLAGS}
+                     ${CMAKE_CURRENT_BINARY_DIR}/checkpoint.killed.${label} killed)
+    _wharf_backend_environment(${label} ${test} 2 environment)
+    _wharf_test_properties(${test} LABELS ${label} example
+                           ENV ${environment} ${no_leaks})
+    set_tests_properties(
+      ${test} PROPERTIES PROCESSORS 3 RESOURCE_LOCK "${WHARF_TEST_LOCK}"
+                         PASS_REGULAR_EXPRESSION "saved to [^\n]*, all right"
+                         SKIP_REGULAR_EXPRESSION "WHARF_ENODEV")
   endforeach()
 endif()
 
@@ -83,3 +121,6 @@ if(TARGET 02_shared_file)
                         ${files}/huge)
   endif()
 endif()
+
+include(tests_python.cmake)
+include(tests_frames.cmake)

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A rank is lost, its data is not. Every rank computes its segment; then the
+ * last one is killed. The others hear of it from their next collective call,
+ * still read what the dead rank had computed through their own mappings, and
+ * the first one saves everything to a file and checks it.
+ *
+ * MPI is of no more use to ranks that have lost one: they end without it. With
+ * "stopped" the last rank only falls silent until all is saved; that works with
+ * every launcher, and MPI stays whole.
+ *
+ * Run: mpirun --enable-recovery -n 4 10_checkpoint FILE [killed|stopped]
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <wharf/wharf.h>
+
+#define CHECK(call) ((call) == WHARF_OK ? (void)0 : give_up())
+
+enum { BYTES = 1000000 }; /* of a segment */
+
+static const char *last_error(void)
+{
+    static char text[512];
+    wharf_error error;
+
+    wharf_last_error(&error);
+    return wharf_error_format(&error, text, sizeof text);
+}
+
+static void give_up(void)
+{
+    fprintf(stderr, "%s\n", last_error());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* What a rank computes. */
+static void compute(int rank, unsigned char *values)
+{
+    for (size_t i = 0; i < BYTES; i++)
+        values[i] = (unsigned char)((i * 31 + i / 251 + (size_t)rank * 97));
+}
+
+/* Until the segment holds what was put: a copy may be under way when its call
+ * returns, and would die with its process. */
+static void complete(wharf_buffer *buffer, int rank)
+{
+    wharf_event *event = NULL;
+    uint64_t number;
+
+    CHECK(wharf_buffer_event(buffer, rank, &event));
+    CHECK(wharf_event_record(event, NULL, &number));
+    CHECK(wharf_event_synchronize(event, number, 10000));
+}
+
+/* All segments, in rank order; ordinary memory may be the other side of a
+ * copy, wherever the segments lie. */
+static void save(wharf_buffer *buffer, int ranks, const char *path,
+                 unsigned char *values)
+{
+    FILE *file = fopen(path, "wb");
+
+    for (int rank = 0; file != NULL && rank < ranks; rank++) {
+        CHECK(wharf_get(buffer, rank, 0, values, BYTES, NULL));
+        if (fwrite(values, 1, BYTES, file) != BYTES)
+            break;
+    }
+    if (file == NULL || fflush(file) != 0 || fsync(fileno(file)) != 0 ||
+        fclose(file) != 0) {
+        perror(path);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+static int is_right(const char *path, int ranks, unsigned char *values)
+{
+    FILE *file = fopen(path, "rb");
+    unsigned char *saved = malloc(BYTES);
+    int right = file != NULL && saved != NULL;
+
+    for (int rank = 0; right && rank < ranks; rank++) {
+        compute(rank, values);
+        right = fread(saved, 1, BYTES, file) == BYTES &&
+                memcmp(saved, values, BYTES) == 0;
+    }
+    right = right && fgetc(file) == EOF;
+    if (file != NULL)
+        fclose(file);
+    free(saved);
+    return right;
+}
+
+/* The others of a lost rank. The node is of no more use, but to be closed; its
+ * buffers are still there. */
+static int rescue(wharf_node *node, wharf_buffer *buffer, const char *path,
+                  unsigned char *values)
+{
+    int rank = wharf_node_rank(node), ranks = wharf_node_size(node);
+
+    printf("rank %d heard: %s\n", rank, last_error());
+    if (rank != 0)
+        return 0;
+    save(buffer, ranks, path, values);
+    int right = is_right(path, ranks, values);
+    printf("%d segments of %d bytes saved to %s, %s\n", ranks, BYTES, path,
+           right ? "all right" : "WRONG");
+    return !right;
+}
+
+int main(int argc, char **argv)
+{
+    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
+    wharf_node *node = NULL;
+    wharf_buffer *buffer = NULL;
+    unsigned char *values = malloc(BYTES);
+    int stopped = argc > 2 && strcmp(argv[2], "stopped") == 0;
+    int failed = 0, pid = (int)getpid(), lost_pid;
+
+    if (argc < 2 || argc > 3 || values == NULL ||
+        (argc > 2 && !stopped && strcmp(argv[2], "killed") != 0)) {
+        fprintf(stderr, "usage: mpirun -n N %s FILE [killed|stopped]\n",
+                argv[0]);
+        return 2;
+    }
+    MPI_Init(&argc, &argv);
+    options.timeout_ms = 1500; /* how long silence is borne */
+    CHECK(wharf_node_open(MPI_COMM_WORLD, &options, &node));
+    CHECK(wharf_buffer_attach(node, BYTES, NULL, &buffer));
+
+    int rank = wharf_node_rank(node), lost = wharf_node_size(node) - 1;
+
+    compute(rank, values);
+    CHECK(wharf_put(buffer, rank, 0, values, BYTES, NULL));
+    complete(buffer, rank);
+    lost_pid = pid;
+    MPI_Bcast(&lost_pid, 1, MPI_INT, lost, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD); /* every segment is complete */
+    if (rank == lost)
+        raise(stopped ? SIGSTOP : SIGKILL);
+
+    /* Any collective call tells. */
+    wharf_status st = wharf_pool_trim(node);
+    if (rank != lost && (st == WHARF_EPEER || st == WHARF_ETIMEDOUT))
+        failed = rescue(node, buffer, argv[1], values);
+    else if (rank != lost)
+        failed = 1;
+    fflush(stdout);
+    free(values);
+    if (!stopped) {
+        wharf_ignore(wharf_node_close(&node));
+        _exit(failed); /* MPI_Finalize would wait for the dead */
+    }
+    if (rank == 0)
+        kill(lost_pid, SIGCONT);
+    MPI_Barrier(MPI_COMM_WORLD);
+    wharf_ignore(wharf_node_close(&node));
+    MPI_Finalize();
+    return failed;
+}
