@@ -6,7 +6,7 @@ set -euo pipefail
 
 usage() {
     cat <<'USAGE'
-usage: scripts/bench.sh attach|sync [options]
+usage: scripts/bench.sh attach|sync|copy|zero-copy|ring|jacobi|hosts [options]
 
   attach          attach and detach: Wharf, CUDA IPC by hand, VMM by hand; and
                   copies through Wharf's mapping beside the plain copy engine.
@@ -15,6 +15,20 @@ usage: scripts/bench.sh attach|sync [options]
                   NVSHMEM and PyTorch where installed; ranks on two GPUs, two
                   on one, sixteen on two, without MPS and under an MPS server
                   of the script's own. --ranks and --sizes do not matter.
+  copy            put, get, put with notify between two ranks, by the way that
+                  Wharf chooses, by engines and by kernels; the bare engine;
+                  NCCL, NVSHMEM and PyTorch where installed. --repeat is 2
+                  unless given; --ranks and --sizes do not matter.
+  zero-copy       host memory that GPUs use in place beside copies; and
+                  07_frame_filter at 1080p and 8k by its four ways. --ranks
+                  and --sizes do not matter.
+  ring            hand-over of slots, one consumer and seven. --ranks and
+                  --sizes do not matter.
+  jacobi          05_halo_2d, 16384 x 16384 and 4096 x 4096, on one GPU and on
+                  two, in both modes; the same solver over NCCL, NVSHMEM and
+                  staged MPI. --ranks and --sizes do not matter.
+  hosts           an exchange between two hosts (two_hosts.sh) beside plain
+                  persistent MPI. --ranks and --sizes do not matter.
 
   --out DIR       where results go; default results/<date>-<machine>
   --ranks N       default 2
@@ -22,6 +36,7 @@ usage: scripts/bench.sh attach|sync [options]
   --rounds N      measured rounds of one run; default 15
   --sizes LIST    default 2m,64m,256m,1g,4g
   --build DIR     build directory; default build-bench
+  --variants NAME jacobi: of the kernel; all: every one, Wharf alone
 USAGE
 }
 
@@ -35,17 +50,19 @@ machine=$(uname -n)
 out=$root/results/$(date +%Y-%m-%d)-$machine
 build=$root/build-bench
 ranks=2 repeat=3 rounds=15 sizes=2m,64m,256m,1g,4g
+variants=default
 
 command=${1:-}
 case $command in
-attach | sync) shift ;;
+attach | sync | zero-copy | ring | jacobi | hosts) shift ;;
+copy) repeat=2 && shift ;;
 -h | --help) usage && exit 0 ;;
 *) usage >&2 && exit 2 ;;
 esac
 while [ $# -gt 0 ]; do
     case $1 in
     --help) usage && exit 0 ;;
-    --out | --ranks | --repeat | --rounds | --sizes | --build)
+    --out | --ranks | --repeat | --rounds | --sizes | --build | --variants)
         [ $# -ge 2 ] || fail "$1 needs a value" 2
         declare "${1#--}=$2"
         shift 2
@@ -99,6 +116,35 @@ if [ "$command" = sync ]; then
     sync_main
     exit "$sync_failed"
 fi
+
+case $command in
+hosts)
+    # shellcheck source=scripts/bench/hosts.sh
+    . "$root/scripts/bench/hosts.sh"
+    hosts_main
+    exit "$hosts_failed"
+    ;;
+copy)
+    # shellcheck source=scripts/bench/sync.sh
+    . "$root/scripts/bench/sync.sh"
+    # shellcheck source=scripts/bench/copy.sh
+    . "$root/scripts/bench/copy.sh"
+    copy_main
+    exit "$copy_failed"
+    ;;
+jacobi)
+    # shellcheck source=scripts/bench/jacobi.sh
+    . "$root/scripts/bench/jacobi.sh"
+    jacobi_main
+    exit "$jacobi_failed"
+    ;;
+zero-copy | ring)
+    # shellcheck source=scripts/bench/zero_copy.sh
+    . "$root/scripts/bench/zero_copy.sh"
+    "${command/-/_}_main"
+    exit "$zero_failed"
+    ;;
+esac
 
 programs=(wharf)
 declare -A run=([wharf]="$build/bin/wharf-bench attach")

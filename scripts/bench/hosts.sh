@@ -1,0 +1,44 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: MIT
+# The part of bench.sh that measures an exchange between two hosts beside plain
+# persistent requests of MPI on the same data; sourced by it. Uses its variables:
+# root out build repeat rounds.
+
+hosts_main() {
+    local library ranks turn log code
+    hosts_failed=0
+    rm -f "$out"/hosts*
+    library=$(dirname "$(find "$build" -name libwharf.so -print -quit)")
+    mpicc -std=gnu11 -O2 -I"$root/include" "$root/scripts/bench/hosts_rate.c" \
+        -o "$build/hosts_rate" -L"$library" -lwharf -Wl,-rpath,"$library" \
+        >>"$out/build.log" 2>&1 ||
+        fail "building hosts_rate failed, see $out/build.log"
+    for ranks in 1 2; do
+        for turn in $(seq "$repeat"); do
+            echo "bench.sh: $ranks rank(s) a host, run $turn of $repeat"
+            log=$out/hosts-$ranks-$turn.txt
+            code=0
+            WHARF_BACKEND=host bash "$root/scripts/two_hosts.sh" -n "$ranks" \
+                "$build/hosts_rate" $((rounds * 10)) >"$log" 2>"$log.err" ||
+                code=$?
+            [ -s "$log.err" ] || rm -f "$log.err"
+            [ $code -ne 77 ] || fail "$(tail -n 1 "$log")" 77
+            [ $code -eq 0 ] || hosts_failed=1
+        done
+        # Of each size the run with the middle ratio.
+        {
+            echo "# $ranks rank(s) on each of two hosts, median of $repeat runs"
+            grep '^#' "$out/hosts-$ranks-1.txt" | head -n 3
+            cat "$out/hosts-$ranks"-*.txt | grep '^ ' | sort -k1,1n -k4,4n |
+                awk -v runs="$repeat" '{
+                    if ($1 != size) { size = $1; n = 0 }
+                    if (++n == int((runs + 1) / 2)) print }'
+        } >>"$out/hosts.txt"
+    done
+    if [ "$hosts_failed" -eq 0 ]; then
+        echo "# PASS" >>"$out/hosts.txt"
+    else
+        echo "# FAIL" >>"$out/hosts.txt"
+    fi
+    cat "$out/hosts.txt"
+}
