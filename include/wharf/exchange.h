@@ -256,7 +256,9 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create(
  * Collective on node and on comm, as wharf_exchange_create. Transfers are in
  * the order of directions: all combinations of -1, 0, 1 in the dimensions, the
  * first one slowest, without the middle and those not asked for; a direction
- * without a neighbour has peer MPI_PROC_NULL.
+ * without a neighbour has peer MPI_PROC_NULL. Ghosts that no transfer receives
+ * stay as they are: those at an edge that is not periodic, and without
+ * diagonals the corners.
  *
  * @param comm  with a Cartesian topology of 1 to 3 dimensions; MPI_COMM_NULL
  *              on ranks outside of it, whose block may be NULL
@@ -297,6 +299,9 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create_graph(
  * else WHARF_ESTATE on every rank of the node, and nothing is destroyed. What
  * MPI may still use after a failed finish is kept, and counted (wharf_stats
  * kept_bytes); send boxes that it reads where they lie must stay there.
+ * If creation failed on other ranks of the node, whose communicators reach
+ * nodes where it failed, the call is local, and the exchange's 64 bytes a pair
+ * of ranks come back with the node's close.
  *
  * @param[in,out] exchange set to NULL, except on WHARF_EMISMATCH, and on
  *                         WHARF_ESTATE for a started round

@@ -103,9 +103,9 @@ WHARF_BEGIN_DECLS
  * @return WHARF_OK; WHARF_EARG (NULL, a name or option outside its range);
  *         WHARF_ESTATE (the name is taken on this machine, the buffer is
  *         published already, or this process is a guest itself);
- *         WHARF_EUNSUPPORTED (memory of legacy handles; memory that this rank
- *         cannot pass on, see WHARF_LEND); WHARF_ENOMEM; WHARF_EOS;
- *         WHARF_EDRIVER; WHARF_EFAULT
+ *         WHARF_EUNSUPPORTED (memory of legacy handles, or of
+ *         wharf_buffer_attach_memory; memory that this rank cannot pass on, see
+ *         WHARF_LEND); WHARF_ENOMEM; WHARF_EOS; WHARF_EDRIVER; WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_buffer_publish(wharf_buffer *buffer, const char *name,

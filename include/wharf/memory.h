@@ -28,10 +28,26 @@
  * its name, with what to do, or, with WHARF_BUFFER_STAGE_ALLOWED, mirrored: the
  * other ranks see a copy in shared host memory, which wharf_buffer_sync_to and
  * wharf_buffer_sync_from bring up to date. On the host backend every segment is
- * a mirror.
+ * a mirror, so that STAGE_ALLOWED is always needed there.
+ *
+ *     options.flags = WHARF_BUFFER_STAGE_ALLOWED;
+ *     wharf_buffer_attach_memory(node, field, bytes, &options, &buffer);
+ *     ...                                         the owner writes its field
+ *     wharf_buffer_sync_to(buffer, 0, 0, stream); then an event or a barrier:
+ *                                                 others see it
+ *     ...                                         others write, a barrier
+ *     wharf_buffer_sync_from(buffer, 0, 0, stream);
+ *
+ * Puts of other ranks (copy.h) go into the mirror, and are seen by its owner
+ * after a wharf_buffer_sync_from of just those bytes: the owner's own puts, and
+ * all else that it wrote, are in its memory and would be overwritten. For the
+ * same reason receive boxes of an exchange (exchange.h) do not belong in
+ * mirrored memory: what others send lands in the mirror, what a rank sends to
+ * itself in its memory.
  *
  * Such a buffer has events, information and a detach like any other. It is
- * never pooled. wharf_buffer_base works if one rank alone has memory in it.
+ * never pooled, cannot be lent to workers nor published. wharf_buffer_base
+ * works if one rank alone has memory in it.
  */
 #ifndef WHARF_MEMORY_H
 #define WHARF_MEMORY_H
@@ -80,7 +96,7 @@ WHARF_BEGIN_DECLS
  *         other); WHARF_EDEGRADED (strict: memory that could be shared directly
  *         would have to be mirrored); WHARF_EMISMATCH; WHARF_ESTATE;
  *         WHARF_ENOMEM; WHARF_EDEVMEM; WHARF_ELIMIT; WHARF_EDATA;
- * WHARF_EDRIVER, WHARF_EOS; WHARF_ETIMEDOUT; WHARF_EPEER, WHARF_EFAULT
+ *         WHARF_EDRIVER, WHARF_EOS; WHARF_ETIMEDOUT; WHARF_EPEER, WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_attach_memory(
     wharf_node *node, void *pointer, size_t size,

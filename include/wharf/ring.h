@@ -209,7 +209,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_close(wharf_ring *ring);
 
 /**
  * Holds the calling thread until the consumers have released every slot that
- * was ended.
+ * was ended. Before wharf_ring_close or after it.
  *
  * Local to the producer.
  *
@@ -236,8 +236,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_drain(wharf_ring *ring,
  * @return WHARF_OK; WHARF_ECLOSED (the producer closed the ring and nothing is
  *         left for the caller); WHARF_EARG; WHARF_ESTATE (no consumer; the last
  *         slot was not ended); WHARF_EUNSUPPORTED; WHARF_ETIMEDOUT (nothing
- * came within the ring's timeout: calling again goes on); WHARF_EPEER (the
- *         producer is dead); WHARF_EDRIVER; WHARF_EFAULT
+ *         came within the ring's timeout: calling again goes on); WHARF_EPEER
+ *         (the producer is dead); WHARF_EDRIVER; WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_ring_consume_begin(wharf_ring *ring, wharf_stream stream,

@@ -6,7 +6,7 @@
  * them stay, and the next worker is at work a moment later. The MPI job never
  * notices.
  *
- *   char *argv[] = {"filter", "--fast", NULL};          in the rank
+ *   const char *argv[] = {"filter", "--fast", NULL};    in the rank
  *   options.buffers = &frames;
  *   options.buffer_count = 1;
  *   wharf_worker_start(node, argv, &options, &worker);
@@ -62,7 +62,8 @@ typedef enum wharf_worker_state {
     WHARF_WORKER_RUNNING = 1,  /* it has joined */
     WHARF_WORKER_DEAD = 2,     /* it died; the next one starts after a while */
     WHARF_WORKER_GIVEN_UP = 3, /* it died once more than restarts allow */
-    WHARF_WORKER_ENDED = 4     /* it ended by itself with exit code 0 */
+    WHARF_WORKER_ENDED = 4     /* it had joined, and ended by itself with exit
+                                  code 0: no other one is started */
 } wharf_worker_state;
 
 /* How a worker died. */
@@ -165,8 +166,8 @@ WHARF_BEGIN_DECLS
  *         program, no permission, no process or descriptor left);
  *         WHARF_EUNSUPPORTED (a buffer that this rank cannot lend, see
  *         WHARF_LEND; memory of wharf_buffer_attach_memory); WHARF_EFAULT (its
- * own context is ruined and a buffer on a GPU is to be lent); WHARF_ENOMEM;
- * WHARF_EDRIVER
+ *         own context is ruined and a buffer on a GPU is to be lent);
+ *         WHARF_ENOMEM; WHARF_EDRIVER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_worker_start(wharf_node *node, const char *const *argv,
@@ -196,7 +197,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_lend(wharf_worker *worker,
  * or not at all because that worker died: then a call of the rank says
  * WHARF_EWORKER once for each death that it has not heard of, whether or not a
  * message was under way, and the next call deals with the next worker. Nothing
- * that was sent to a dead worker reaches its successor.
+ * that was sent to a dead worker reaches its successor. After a worker that
+ * ended by itself with exit code 0 there is none: every call says WHARF_ELIMIT.
  *
  * @param data       bytes
  * @param size       0 .. WHARF_WORKER_MESSAGE
@@ -204,8 +206,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_lend(wharf_worker *worker,
  *                   timeout
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_ENOTREADY (no room, only
  *         with timeout_ms 0); WHARF_ETIMEDOUT; in a rank: WHARF_EWORKER (a
- *         worker died, or ended), WHARF_ELIMIT (and no restart is left); in a
- *         worker: WHARF_ECLOSED (the rank stops this worker: leave and end)
+ *         worker died), WHARF_ELIMIT (and no restart is left, or it ended); in
+ * a worker: WHARF_ECLOSED (the rank stops this worker: leave and end)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_send(wharf_worker *worker,
                                                          const void *data,

@@ -127,7 +127,8 @@ static bool reached(const uint32_t *word, uint32_t number)
 
 static bool may_start(const lane *l)
 {
-    uint32_t number = l->sends ? l->base + (uint32_t)l->next + 1 : l->round + 1;
+    uint32_t number =
+        l->sends ? l->base + (uint32_t)l->next + 1 : (uint32_t)l->round + 1;
 
     return reached(l->gate, number);
 }
@@ -175,7 +176,7 @@ static wharf_status lane_test(lane *l, int set)
 static wharf_status lane_step(const wi_remote *remote, lane *l)
 {
     while (l->round != remote->issued) {
-        int set = (int)(l->round % (uint32_t)remote->sets);
+        int set = (int)(l->round % (uint64_t)remote->sets);
         wharf_status status = lane_begin(l, set);
 
         if (status == WHARF_OK)
@@ -197,8 +198,8 @@ static void pretend(const wi_remote *remote, lane *l)
 {
     uint32_t all = l->base;
 
-    for (uint32_t r = l->round; r != remote->issued; r++)
-        all += (uint32_t)l->count[r % (uint32_t)remote->sets];
+    for (uint64_t r = l->round; r != remote->issued; r++)
+        all += (uint32_t)l->count[r % (uint64_t)remote->sets];
     __atomic_store_n(l->answer, all, __ATOMIC_RELEASE);
     wi_futex_wake(l->answer);
 }
@@ -233,7 +234,7 @@ bool wi_remote_idle(const wi_remote *remote)
 /* False: a message is under way that nobody will meet. */
 static bool lane_drop(const wi_remote *remote, lane *l)
 {
-    int set = (int)(l->round % (uint32_t)remote->sets);
+    int set = (int)(l->round % (uint64_t)remote->sets);
     bool clean = l->prefix == l->next;
 
     if (!wi_mpi_alive())

@@ -32,7 +32,7 @@ typedef struct lane {
     int *which;    /* scratch */
     const uint32_t *gate;
     uint32_t *answer;
-    uint32_t round;
+    uint64_t round;
     uint32_t base; /* messages of all rounds before */
     int next, prefix;
 } lane;
@@ -44,7 +44,7 @@ struct wi_remote {
     pthread_mutex_t lock; /* guards what follows, and all calls of MPI */
     pthread_cond_t wake;
     lane sends, receives;
-    uint32_t issued;     /* rounds that were started */
+    uint64_t issued;     /* rounds that were started */
     wharf_status status; /* WHARF_OK, or what broke it */
     wharf_error record;
     bool threaded, stop;

@@ -212,13 +212,14 @@ static wharf_status overdue(const wi_remote *remote)
         l = &remote->sends;
         what = "was taken by";
     }
-    return wi_fail(WHARF_ETIMEDOUT,
-                   "let every rank make the round, then finish again; if a "
-                   "rank is only slow, raise WHARF_TIMEOUT_MS",
-                   "in round %u of the exchange message %d of %d %s no rank of "
-                   "another node before the deadline",
-                   l->round, l->prefix + 1,
-                   l->count[l->round % (uint32_t)remote->sets], what);
+    return wi_fail(
+        WHARF_ETIMEDOUT,
+        "let every rank make the round, then finish again; if a "
+        "rank is only slow, raise WHARF_TIMEOUT_MS",
+        "in round %llu of the exchange message %d of %d %s no rank of "
+        "another node before the deadline",
+        (unsigned long long)l->round, l->prefix + 1,
+        l->count[l->round % (uint64_t)remote->sets], what);
 }
 
 static wharf_status check_node(const wi_comm *node)

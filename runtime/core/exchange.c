@@ -278,8 +278,13 @@ static wharf_status conclude(wharf_exchange *x, wharf_status built,
         return told;
     }
     for (int r = 0; r < node->size; r++)
-        if (outcome[r] != WHARF_OK)
+        if (outcome[r] != WHARF_OK) {
             wi_pad_give(node, 1, &x->run[r]);
+            x->partial = true;
+        }
+    /* As on the ranks that have one: numbers of objects are alike. */
+    if (st != WHARF_OK)
+        node->serial++;
     *wi_error_record() = cause;
     return st;
 }
@@ -370,7 +375,9 @@ void wi_exchange_discard(wharf_exchange *x)
             *at = x->next;
             break;
         }
-    wi_pad_give(node, node->size, x->run);
+    /* Given back by all ranks or none: else by the node's close. */
+    if (!x->partial)
+        wi_pad_give(node, node->size, x->run);
     exchange_delete(x);
     wi_stat_add(WI_STAT_live_exchanges, -1);
 }
@@ -390,8 +397,8 @@ static wharf_status check_idle(const wharf_exchange *x)
     if (!x->started || x->broken)
         return WHARF_OK;
     return wi_fail(WHARF_ESTATE, "finish the round first",
-                   "round %u of the exchange is started and not finished",
-                   x->round);
+                   "round %llu of the exchange is started and not finished",
+                   (unsigned long long)x->round);
 }
 
 /* After the meeting no stream of this node has work left that uses the words;
@@ -409,7 +416,10 @@ static wharf_status destroy_locked(wharf_exchange **out)
     if (mine.status == WHARF_OK)
         mine.status = wi_signal_quiesce(node);
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
+    /* Not all would come. What the words of such a plan say is for nobody. */
+    wharf_status st = (wharf_status)mine.status;
+    if (!x->partial)
+        st = wi_node_meet(node, &mine, all, deadline);
     if (st == WHARF_EMISMATCH || st == WHARF_ESTATE)
         return st;
     wharf_error cause = *wi_error_record();

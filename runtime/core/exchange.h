@@ -70,6 +70,7 @@ struct wharf_exchange {
     int sets;
     bool forced;     /* options.ready */
     bool capturable; /* options.capturable */
+    bool partial;    /* ranks of this node have no plan of this creation */
     int items;
     wi_exchange_item *item;
     wi_exchange_half *halves; /* of all items */
@@ -84,7 +85,7 @@ struct wharf_exchange {
     wi_exchange_stream *stream; /* NULL on the host backend */
     wi_exchange_far *far;       /* NULL: nobody on another node */
     /* Of the thread that makes the rounds: */
-    uint32_t round; /* of the next start, or of the one that is started */
+    uint64_t round; /* of the next start, or of the one that is started */
     bool started;
     bool waited; /* GPU: its finish is enqueued, as far as this node goes */
     bool broken; /* a finish failed: destroy does not ask for another */
@@ -160,7 +161,7 @@ static inline bool wi_exchange_owes(const wharf_exchange *x,
 /* The set of this round. */
 static inline int wi_exchange_set(const wharf_exchange *x)
 {
-    return (int)(x->round % (uint32_t)x->sets);
+    return (int)(x->round % (uint64_t)x->sets);
 }
 
 /* Host backend. start never holds; finish does, and may be called again. */

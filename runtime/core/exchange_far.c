@@ -304,7 +304,7 @@ static wharf_status fill(wharf_exchange *x, wharf_stream stream)
 {
     const wi_far_load *out = &x->far->out[wi_exchange_set(x)];
     wharf_status st =
-        step(x, stream, WI_SYNC_WRITE, WI_FAR_BEGUN, x->round + 1);
+        step(x, stream, WI_SYNC_WRITE, WI_FAR_BEGUN, (uint32_t)x->round + 1);
     for (int b = 0; b < out->batches && st == WHARF_OK; b++)
         st = launch(x, &out->batch[b], WI_COPY_PUT | WI_COPY_SIGNAL, stream);
     return st;

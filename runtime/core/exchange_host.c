@@ -12,7 +12,7 @@
 
 static uint32_t number_of(const wharf_exchange *x)
 {
-    return wi_signal_first_epoch + x->round + 1;
+    return wi_signal_first_epoch + (uint32_t)x->round + 1;
 }
 
 static void say(uint32_t *word, uint32_t number)
@@ -42,8 +42,8 @@ static wharf_status overdue(const wharf_exchange *x, int node_rank,
     wi_fail(WHARF_ETIMEDOUT,
             "let every rank make the round, then finish again; if a rank is "
             "only slow, raise WHARF_TIMEOUT_MS",
-            "rank %d did not %s round %u of the exchange before the deadline",
-            node_rank, what, x->round);
+            "rank %d did not %s round %llu of the exchange before the deadline",
+            node_rank, what, (unsigned long long)x->round);
     wi_error_record()->rank = node_rank;
     return WHARF_ETIMEDOUT;
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/versioned.h"
 #include "core/exchange.h"
+#include "core/existing.h"
 
 /* Which box of the caller's is looked at, for messages. */
 typedef struct place {
@@ -95,12 +96,20 @@ static wharf_status check_buffer(const wharf_exchange *x,
                                  const wharf_buffer *buffer, const place *at)
 {
     char what[64];
-    snprintf(what, sizeof what, "the buffer of transfer %d, %s, set %d",
+    snprintf(what, sizeof what, "buffer of transfer %d, %s, set %d",
              at->transfer, at->side, at->set);
     wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, what);
     if (st == WHARF_OK && buffer->node != x->node)
         st = wi_fail(WHARF_ESTATE, "pass a buffer of the exchange's node",
-                     "%s belongs to another node object", what);
+                     "the %s belongs to another node object", what);
+    /* Others put into the mirror, which the caller does not read. */
+    if (st == WHARF_OK && strcmp(at->side, "receive") == 0 &&
+        wi_existing_is_mirror(buffer->mapping, x->node->rank))
+        st = wi_fail(WHARF_EUNSUPPORTED,
+                     "receive into a buffer of wharf_buffer_attach",
+                     "the %s is mirrored: what others send would not arrive in "
+                     "the caller's memory",
+                     what);
     return st;
 }
 

@@ -121,8 +121,8 @@ wharf_status wharf_exchange_plan_get(const wharf_exchange *exchange,
         return wi_call_end(st);
     found.transfers = exchange->items;
     found.sets = exchange->sets;
-    found.next_set = (int)((exchange->round + (uint32_t)exchange->started) %
-                           (uint32_t)exchange->sets);
+    found.next_set = (int)((exchange->round + (uint64_t)exchange->started) %
+                           (uint64_t)exchange->sets);
     found.local_peers = exchange->peers;
     for (int p = 0; p < exchange->peers; p++)
         found.ready_pairs += exchange->peer[p].waits;

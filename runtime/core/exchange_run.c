@@ -34,7 +34,8 @@ static wharf_status check_state(const wharf_exchange *x, bool started)
         return WHARF_OK;
     if (x->started)
         return wi_fail(WHARF_ESTATE, "finish the round first",
-                       "round %u of the exchange is started already", x->round);
+                       "round %llu of the exchange is started already",
+                       (unsigned long long)x->round);
     return wi_fail(WHARF_ESTATE, "start a round first",
                    "no round of the exchange is started");
 }

@@ -312,7 +312,7 @@ static wharf_status do_launch(const wharf_exchange *x, const launch *l,
     if (!flags)
         return WHARF_OK;
     return x->node->device->ops->copy->set_launch(l->set, stream, flags,
-                                                  x->round, 0, NULL);
+                                                  (uint32_t)x->round, 0, NULL);
 }
 
 /* Steps `from` to before `to`. Numbers grow with the rounds. */
@@ -325,7 +325,7 @@ static wharf_status do_steps(const wharf_exchange *x, outside *out, int from,
     for (int i = from; i < to; i++)
         if (out->step[i].kind == WI_SYNC_WRITE ||
             out->step[i].kind == WI_SYNC_WAIT)
-            out->step[i].value = wi_signal_first_epoch + 1 + x->round;
+            out->step[i].value = wi_signal_first_epoch + 1 + (uint32_t)x->round;
     return device->ops->sync(device, stream, x->stream->how, out->step + from,
                              to - from, 0, NULL);
 }
@@ -456,7 +456,7 @@ static void put(const wharf_exchange *x, void *word, const wi_signal_way *way)
 {
     wi_device *device = x->node->device;
     uint32_t value =
-        way->counts ? PLENTY : wi_signal_first_epoch + 1 + x->round;
+        way->counts ? PLENTY : wi_signal_first_epoch + 1 + (uint32_t)x->round;
     wharf_ignore(device->ops->write(device, word, &value, sizeof value));
 }
 

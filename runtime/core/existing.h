@@ -51,6 +51,12 @@ static inline int wi_existing_block(const wi_mapping *mapping, int rank)
 }
 
 /* Local: a mapping without memory, room for one block a rank. */
+/* Do the other ranks see a copy of the rank's memory? */
+static inline bool wi_existing_is_mirror(const wi_mapping *mapping, int rank)
+{
+    return mapping->existing && mapping->existing->card[rank].mirrored;
+}
+
 wharf_status wi_existing_new(wharf_node *node, wi_mapping **mapping);
 /* Frees what the object holds beside the mapping's own parts. */
 void wi_existing_delete(wi_existing *existing);

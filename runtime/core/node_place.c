@@ -105,6 +105,7 @@ wharf_status wi_node_place(wharf_node *node, wi_deadline deadline)
     if (st != WHARF_OK)
         goto done;
 
+    wharf_error before = *wi_error_record();
     wi_sighting self;
     wi_census_look(mine, &self);
     st = wi_comm_allgather(node->comm, &self, sizeof self, sightings, deadline);
@@ -122,6 +123,9 @@ wharf_status wi_node_place(wharf_node *node, wi_deadline deadline)
     } else {
         st = wi_comm_agree(node->comm, (wharf_status)self.status, deadline);
         st = without_cuda(node, st, most > 0, deadline);
+        /* To go without is no failure of the call. */
+        if (st == WHARF_OK)
+            *wi_error_record() = before;
     }
 done:
     wi_free(mine);

@@ -123,6 +123,7 @@ struct wharf_ring {
     uint64_t waited; /* ALL, producer: slots whose release this stream was made
                         to wait for */
     wharf_stream waited_stream;
+    pthread_t waited_thread;  /* default streams may be one a thread */
     int64_t *dead_ns;         /* when each rank was found dead; 0: it was not */
     bool orphan;              /* the producer is dead; atomic */
     bool let_go;              /* and this rank's streams do not wait for it */
@@ -169,6 +170,14 @@ wharf_status wi_ring_enter(const char *call, const wharf_ring *ring);
 
 /* A stream of this rank's GPU that is not being captured, or the CPU. */
 wharf_status wi_ring_check_stream(const wharf_ring *ring, wharf_stream stream);
+
+/*
+ * ALL, producer: what to wait for of rank r's word so that of the first `slots`
+ * slots all are released that it ever held, also before it left; 0: nothing. Up
+ * to `known` that was waited for before. See wi_ring_member.
+ */
+uint64_t wi_ring_owed(const wharf_ring *ring, int r, uint64_t known,
+                      uint64_t slots);
 
 /* ---- ring_hold.c: the host waits ------------------------------------------
  */

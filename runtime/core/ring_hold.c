@@ -78,19 +78,15 @@ static void pause_for(int *turn)
 static bool asked_of(const wharf_ring *ring, int rank, uint64_t slots,
                      uint32_t *value)
 {
-    const wi_ring_member *member = &ring->control->member[rank];
-    uint32_t part = wi_ring_part_of(ring, rank);
-    if (rank == ring->producer || part == WI_RING_DEAD)
-        return false;
+    uint64_t owed;
     if (ring->mode == WHARF_RING_SHARED) {
         *value = ring->count[rank];
-        return true;
+        return rank != ring->producer &&
+               wi_ring_part_of(ring, rank) != WI_RING_DEAD;
     }
-    *value = ring->first + (uint32_t)slots;
-    if (slots <= __atomic_load_n(&member->left, __ATOMIC_SEQ_CST))
-        return true;
-    return (part == WI_RING_IN || part == WI_RING_LEAVING) &&
-           member->from < slots;
+    owed = wi_ring_owed(ring, rank, 0, slots);
+    *value = ring->first + (uint32_t)owed;
+    return owed > 0;
 }
 
 /* The words of `released` as they are now, of all that are asked. */
@@ -150,6 +146,7 @@ static wharf_status fail_behind(const wharf_ring *ring, uint64_t slots)
     wharf_status st = find_behind(ring, slots, &who, &by);
     if (st != WHARF_OK)
         return st;
+    uint64_t owed = who < 0 ? 0 : wi_ring_owed(ring, who, 0, slots);
     if (who < 0)
         wi_fail(WHARF_ETIMEDOUT, "look for what holds up this rank's streams",
                 "the work of rank %d for slot %llu did not end in time",
@@ -161,7 +158,7 @@ static wharf_status fail_behind(const wharf_ring *ring, uint64_t slots)
                 "let the rank consume or leave, or raise the ring's timeout_ms",
                 "rank %d did not release slot %llu in time; it is %u slots "
                 "behind",
-                who, (unsigned long long)(slots - by), by);
+                who, (unsigned long long)(owed > by ? owed - by : 0), by);
     else
         wi_fail(WHARF_ETIMEDOUT,
                 "let the rank end what it began, or raise the ring's "

@@ -107,13 +107,8 @@ static wharf_status admit_all(wharf_ring *ring)
     return WHARF_OK;
 }
 
-/*
- * What to wait for of rank r's word so that of the first `slots` slots all are
- * released that it ever held; 0: nothing. Up to `known` that was waited for
- * before. See wi_ring_member.
- */
-static uint64_t owed(const wharf_ring *ring, int r, uint64_t known,
-                     uint64_t slots)
+uint64_t wi_ring_owed(const wharf_ring *ring, int r, uint64_t known,
+                      uint64_t slots)
 {
     const wi_ring_member *member = &ring->control->member[r];
     uint32_t part = wi_ring_part_of(ring, r);
@@ -169,7 +164,8 @@ static wharf_status wait_taken(wharf_ring *ring, wharf_stream stream,
 static wharf_status wait_released(wharf_ring *ring, wharf_stream stream,
                                   uint64_t slots)
 {
-    bool same = ring->waited_stream == stream;
+    bool same = ring->waited_stream == stream &&
+                pthread_equal(ring->waited_thread, pthread_self());
     uint64_t known = same ? ring->waited : slots - 1;
     int count = 0;
     if (slots <= known)
@@ -177,7 +173,7 @@ static wharf_status wait_released(wharf_ring *ring, wharf_stream stream,
     /* All of them were produced, for it is no more than the ring has. */
     slots += at_a_time(ring) - 1;
     for (int r = 0; r < ring->node->size; r++) {
-        uint64_t upto = owed(ring, r, known, slots);
+        uint64_t upto = wi_ring_owed(ring, r, known, slots);
         if (upto > 0)
             ring->steps[count++] = (wi_sync_step){
                 .kind = WI_SYNC_WAIT,
@@ -190,6 +186,7 @@ static wharf_status wait_released(wharf_ring *ring, wharf_stream stream,
         return st;
     ring->waited = slots;
     ring->waited_stream = stream;
+    ring->waited_thread = pthread_self();
     return WHARF_OK;
 }
 

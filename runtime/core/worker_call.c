@@ -24,8 +24,9 @@ static wharf_status tell_end(const wharf_worker *w)
 {
     const wharf_worker_death *d = &w->report.last;
     if (w->report.state == WHARF_WORKER_ENDED)
-        return wi_fail(WHARF_EWORKER, "start another one",
-                       "the worker has ended with exit code 0");
+        return wi_fail(WHARF_ELIMIT, "start another one",
+                       "the worker has ended with exit code 0, and no other "
+                       "one follows");
     return wi_fail(WHARF_ELIMIT,
                    "mend the worker, or allow more options.restarts",
                    "the worker died %d times and %d restarts are allowed; the "

@@ -192,12 +192,8 @@ wharf_status wi_copy_parts_cut(const wi_copy_box *box, int boxes,
                                uint32_t *first, uint32_t *parts,
                                uint32_t *tiles);
 
-/* Default most blocks of a grid; and of one that only copies, WI_COPY_BULK
- * bytes or more: over a bus or a link 64 blocks reach 48 and 357 GB/s where 264
- * reach 51 and 370 (H200, PCIe 5 and 18 NVLinks), but a signal after them takes
- * longer. */
+/* Default most blocks of a grid. More gain nothing, neither between GPUs nor
+ * with host memory (264 tried on H200). */
 #define WI_COPY_BLOCKS 64
-#define WI_COPY_BULK_BLOCKS 264
-#define WI_COPY_BULK (UINT64_C(4) << 20)
 
 #endif

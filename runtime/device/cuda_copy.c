@@ -107,8 +107,6 @@ static wharf_status copy_make(wi_cuda *cuda, uint32_t blocks_most)
     if (!WI_NEW(copy))
         return WHARF_ENOMEM;
     copy->blocks_most = blocks_most ? blocks_most : WI_COPY_BLOCKS;
-    copy->blocks_bulk =
-        copy->blocks_most == WI_COPY_BLOCKS ? WI_COPY_BULK_BLOCKS : blocks_most;
     status = wi_cuda_attribute(cuda->device, CU_DEVICE_ATTRIBUTE_MAX_PITCH,
                                &most_pitch);
     if (status == WHARF_OK)

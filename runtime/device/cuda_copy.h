@@ -21,7 +21,6 @@ struct wi_cuda_copy {
     CUlibrary library;
     CUkernel few, many;
     uint32_t blocks_most;
-    uint32_t blocks_bulk;     /* see WI_COPY_BULK_BLOCKS */
     uint64_t most_pitch;      /* of the engines' strided copies */
     wi_copy_tickets *tickets; /* under the device's lock */
 };

@@ -68,16 +68,12 @@ wharf_status wi_cuda_copy_kernel(wi_cuda *cuda, CUstream stream,
     const struct wi_cuda_copy *copy;
     wi_copy_few few = {.head.flags = WI_COPY_PUT};
     wi_copy_head *head = &few.head;
-    uint32_t blocks, most = 0;
+    uint32_t blocks;
     wharf_status status = wi_cuda_copy_of(cuda, &copy);
 
-    if (status == WHARF_OK) {
-        most = !signal && wi_copy_box_bytes(box) >= WI_COPY_BULK
-                   ? copy->blocks_bulk
-                   : copy->blocks_most;
-        status = wi_copy_parts_cut(box, 1, most, few.part, few.first,
-                                   &head->parts, &head->tiles);
-    }
+    if (status == WHARF_OK)
+        status = wi_copy_parts_cut(box, 1, copy->blocks_most, few.part,
+                                   few.first, &head->parts, &head->tiles);
     if (status != WHARF_OK || (head->tiles == 0 && !signal))
         return status;
     firsts_pad(&few);
@@ -87,7 +83,7 @@ wharf_status wi_cuda_copy_kernel(wi_cuda *cuda, CUstream stream,
         head->run_end[WI_COPY_RUN_WAITS] = 1;
         head->flags |= WI_COPY_SIGNAL;
     }
-    blocks = blocks_for(head, most);
+    blocks = blocks_for(head, copy->blocks_most);
     head->ticket = blocks > 1 ? ticket : NULL;
     return launch(cuda, stream, copy->few, &few, blocks);
 }

@@ -229,6 +229,10 @@ static wharf_status device_kind(wi_cuda *cuda, const facts *f,
                            : WI_FOREIGN_POOL_PRIVATE;
     else
         memory->kind = f->legacy ? WI_FOREIGN_LEGACY : without_handle(cuda);
+    /* The driver tells nothing more of it from another GPU's context. */
+    if (memory->kind == WI_FOREIGN_OTHER_DEVICE)
+        return allocation(memory, wi_cuda_pointer((CUdeviceptr)f->start),
+                          (size_t)f->bytes);
     memory->pool = wi_cuda_pointer((CUdeviceptr)f->pool);
     status = device_allocation(memory);
     memory->neighbours = memory->kind == WI_FOREIGN_LEGACY &&

@@ -315,6 +315,48 @@ static void two_plans(void)
     t_close(node);
 }
 
+/* Two nodes of two ranks, and a communicator of one rank of each. The second
+ * node fails, and with it that communicator: on the first node one rank has a
+ * plan and the other has none. The node stays of use to both. */
+static void half_a_node(void)
+{
+    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
+    bool joint = t_me == 1 || t_me == 2;
+    wharf_exchange_transfer transfer = {0};
+    wharf_exchange_box box;
+    wharf_exchange *x = NULL;
+    wharf_barrier *barrier = NULL;
+    wharf_node *node;
+    wharf_buffer *buffer;
+    MPI_Comm half, comm;
+    wharf_status st;
+
+    if (t_ranks != 4)
+        return;
+    MPI_Comm_split(MPI_COMM_WORLD, t_me / 2, t_me, &half);
+    MPI_Comm_split(MPI_COMM_WORLD, joint ? 4 : t_me, t_me, &comm);
+    T_OK(wharf_node_open(half, &options, &node));
+    buffer = t_attach(node, BYTES, 0);
+    box = (wharf_exchange_box){buffer, 0, {8, 1, 1}, {0, 0}};
+    transfer.receive = &box; /* from itself, which sends nothing */
+    for (int i = 0; i < 2; i++) {
+        st = wharf_exchange_create(node, comm, t_me == 3, &transfer, NULL, &x);
+        T_STATUS(t_me == 0 ? WHARF_OK : WHARF_EMISMATCH, st);
+        T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
+        T_OK(wharf_barrier_destroy(&barrier));
+        if (t_me == 0) {
+            T_OK(wharf_exchange_run(x, NULL));
+            t_exchange_destroy(x);
+        }
+        x = NULL;
+    }
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+    MPI_Comm_free(&comm);
+    MPI_Comm_free(&half);
+}
+
 /* More bytes than a 32-bit number counts, around a ring. By hand, and on GPUs:
  * it takes 4 GiB a rank. */
 static void huge(void)
@@ -358,6 +400,7 @@ int main(int argc, char **argv)
         {"graphs", graphs, T_ANY},
         {"communicators", communicators, T_ANY},
         {"two_plans", two_plans, T_ANY},
+        {"half_a_node", half_a_node, T_ANY},
         {"huge", huge, T_ANY},
         {NULL, NULL, 0},
     };

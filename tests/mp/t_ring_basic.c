@@ -351,6 +351,50 @@ static void leave_and_return(void)
     scene_close();
 }
 
+/* What a rank that left still reads is not drained, also when slots were ended
+ * after it had left, and when it asks to come again. */
+static void drain_after_leave(void)
+{
+    wharf_ring_options options;
+    wharf_notify *gate = NULL;
+    wharf_ring_slot what;
+    const void *slot;
+
+    scene_open(0, 4);
+    options = options_of(4, WHARF_RING_ALL, WHARF_SPACE_DEVICE);
+    options.consumer_count = 1;
+    options.consumers = (const int[]){1};
+    ring_open(&options);
+    T_OK(wharf_notify_create(s.node, 1, NULL, &gate));
+    if (t_me == 0)
+        produce(0);
+    if (t_me == 1) {
+        T_OK(wharf_ring_consume_begin(s.ring, s.stream, &slot, &what));
+        T_OK(wharf_notify_wait(gate, 0, s.stream, 0));
+        T_OK(wharf_ring_consume_end(s.ring, s.stream));
+        T_OK(wharf_ring_leave(s.ring, s.stream));
+    }
+    t_barrier();
+    if (t_me == 0) {
+        produce(1);
+        T_REFUSES(WHARF_ETIMEDOUT, "rank 1 did not release slot 0",
+                  wharf_ring_drain(s.ring, 50));
+    }
+    t_barrier();
+    if (t_me == 1)
+        T_OK(wharf_ring_join(s.ring));
+    t_barrier();
+    if (t_me == 0) {
+        T_REFUSES(WHARF_ETIMEDOUT, "rank 1 did not release slot 0",
+                  wharf_ring_drain(s.ring, 50));
+        T_OK(wharf_notify_record(gate, s.stream));
+        T_OK(wharf_ring_drain(s.ring, 0));
+    }
+    T_OK(wharf_notify_destroy(&gate));
+    ring_close();
+    scene_close();
+}
+
 /* Everybody leaves; nobody is waited for. */
 static void nobody_there(void)
 {
@@ -410,6 +454,7 @@ static const t_case cases[] = {
     {"on_the_cpu", on_the_cpu, T_ANY},
     {"join_late", join_late, T_ANY},
     {"leave_and_return", leave_and_return, T_ANY},
+    {"drain_after_leave", drain_after_leave, T_CUDA},
     {"nobody_there", nobody_there, T_ANY},
     {NULL, NULL, 0},
 };

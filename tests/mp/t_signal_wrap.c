@@ -3,6 +3,7 @@
  * Numbers near the end of their 32 bits: signals go on across the wrap, by
  * every mechanism that counts on the host. Sees the internals, to start there.
  */
+#include "core/exchange.h"
 #include "core/signal.h"
 #include "t_group.h"
 
@@ -134,10 +135,81 @@ static void event_wraps(void)
     t_live_check(NULL);
 }
 
+/* As if so many rounds had been made; no stream has work left. */
+static void jump(wharf_exchange *x, uint32_t round)
+{
+    const wharf_node *node = x->node;
+    uint32_t value = wi_signal_first_epoch + round;
+
+    t_barrier();
+    for (int p = 0; p < x->peers; p++) {
+        const wi_exchange_peer *peer = &x->peer[p];
+
+        if (t_mode_get() != T_HOST && peer->from.counts)
+            continue;
+        T_OK(node->device->ops->write(
+            node->device, wi_exchange_arrival(x, t_me, peer->node_rank), &value,
+            sizeof value));
+        T_OK(node->device->ops->write(
+            node->device, wi_exchange_readiness(x, t_me, peer->node_rank),
+            &value, sizeof value));
+    }
+    x->round = round;
+    t_barrier();
+}
+
+/* Rounds of three sets, which 32 bits do not hold a multiple of. */
+static void exchange_wraps(void)
+{
+    enum { SETS = 3, BEFORE = 6, ALL = 18 };
+    wharf_exchange_options options = WHARF_EXCHANGE_OPTIONS_INIT;
+    wharf_exchange_plan plan = {.struct_size = sizeof plan};
+    wharf_exchange_box out[SETS], in[SETS];
+    int left = (t_me + t_ranks - 1) % t_ranks;
+    wharf_exchange_transfer ring[] = {{(t_me + 1) % t_ranks, 0, 1, out, NULL},
+                                      {left, 1, 0, NULL, in}};
+    wharf_node *node = t_open();
+    wharf_buffer *data = t_attach(node, 2 * SETS * BYTES, 0);
+    wharf_stream stream = t_stream_create(node);
+    char *memory = t_segment(data, t_me, NULL);
+    wharf_exchange *x = NULL;
+
+    for (size_t s = 0; s < SETS; s++) {
+        out[s] = (wharf_exchange_box){data, s * BYTES, {BYTES, 1, 1}, {0, 0}};
+        in[s] = out[s];
+        in[s].offset += SETS * BYTES;
+    }
+    options.sets = SETS;
+    wi_signal_first_epoch = UINT32_MAX - BEFORE / 2;
+    T_OK(wharf_exchange_create(node, MPI_COMM_WORLD, 2, ring, &options, &x));
+    for (int i = 0; i < ALL; i++) {
+        char *from = memory + i % SETS * BYTES;
+
+        if (i == BEFORE)
+            jump(x, UINT32_MAX - 3);
+        T_OK(wharf_exchange_plan_get(x, &plan));
+        T_EQ_INT(i % SETS, plan.next_set);
+        t_stream_fill(node, stream, from, (unsigned char)(16 * i + t_me),
+                      BYTES);
+        T_OK(wharf_exchange_run(x, stream));
+        t_stream_sync(node, stream);
+        T_EQ_INT(-1, t_dev_check_value(t_place(node, data, t_me),
+                                       from + SETS * BYTES, BYTES,
+                                       (unsigned char)(16 * i + left)));
+    }
+    T_OK(wharf_exchange_destroy(&x));
+    wi_signal_first_epoch = 0;
+    t_stream_destroy(node, stream);
+    t_detach(data);
+    t_close(node);
+    t_live_check(NULL);
+}
+
 static const t_case cases[] = {
     {"barrier_wraps", barrier_wraps, T_ANY},
     {"notify_wraps", notify_wraps, T_ANY},
     {"event_wraps", event_wraps, T_ANY},
+    {"exchange_wraps", exchange_wraps, T_ANY},
     {NULL, NULL, 0},
 };
 

@@ -283,6 +283,8 @@ wharf_worker_options t_worker_options(wharf_buffer *const *buffers, int count)
 
     options.buffers = buffers;
     options.buffer_count = count;
+    /* A GPU's context takes its time to come and to go. */
+    options.stop_ms = 60000;
     return options;
 }
 
@@ -292,12 +294,13 @@ wharf_worker *t_worker_start(wharf_node *on,
     const char *argv[] = {"/proc/self/exe", "worker", NULL};
     static char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    const wharf_worker_options plain = t_worker_options(NULL, 0);
     wharf_worker *worker = NULL;
 
     T_CHECK(length > 0);
     path[length] = '\0';
     argv[0] = path;
-    T_OK(wharf_worker_start(on, argv, options, &worker));
+    T_OK(wharf_worker_start(on, argv, options ? options : &plain, &worker));
     T_CHECK(worker != NULL);
     return worker;
 }

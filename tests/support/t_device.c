@@ -146,7 +146,17 @@ void t_dev_fill(const wharf_node *node, void *to, unsigned char value,
         memset(to, value, bytes);
         return;
     }
-    must(cu.memset_d8(address(to), value, bytes), "cuMemsetD8");
+    /* Refused for memory of another context, which copies reach. */
+    if (cu.memset_d8(address(to), value, bytes) != 0) {
+        unsigned char *values = malloc(bytes);
+
+        if (values == NULL)
+            abort();
+        memset(values, value, bytes);
+        t_dev_write(node, to, values, bytes);
+        free(values);
+        return;
+    }
     must(cu.ctx_synchronize(), "cuCtxSynchronize");
 }
 
