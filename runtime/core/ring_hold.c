@@ -147,6 +147,10 @@ static wharf_status fail_behind(const wharf_ring *ring, uint64_t slots)
     if (st != WHARF_OK)
         return st;
     uint64_t owed = who < 0 ? 0 : wi_ring_owed(ring, who, 0, slots);
+    uint64_t done = owed > by ? owed - by : 0;
+    /* What was produced before it joined is not the rank's to release. */
+    if (who >= 0 && done < ring->control->member[who].from)
+        done = ring->control->member[who].from;
     if (who < 0)
         wi_fail(WHARF_ETIMEDOUT, "look for what holds up this rank's streams",
                 "the work of rank %d for slot %llu did not end in time",
@@ -156,9 +160,10 @@ static wharf_status fail_behind(const wharf_ring *ring, uint64_t slots)
     else if (ring->mode == WHARF_RING_ALL)
         wi_fail(WHARF_ETIMEDOUT,
                 "let the rank consume or leave, or raise the ring's timeout_ms",
-                "rank %d did not release slot %llu in time; it is %u slots "
+                "rank %d did not release slot %llu in time; it is %llu slots "
                 "behind",
-                who, (unsigned long long)(owed > by ? owed - by : 0), by);
+                who, (unsigned long long)done,
+                (unsigned long long)(owed > done ? owed - done : 0));
     else
         wi_fail(WHARF_ETIMEDOUT,
                 "let the rank end what it began, or raise the ring's "
