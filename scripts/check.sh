@@ -71,6 +71,10 @@ check_layers() {
         runtime/core)
     code_grep '\b(cu|cuda|nvml)[A-Z]\w*\s*\(' "${files[@]}" |
         complain "CUDA is called in runtime/device only"
+    mapfile -t files < <(sources 'c|h' runtime/base runtime/topo runtime/comm \
+        runtime/core runtime/tools)
+    code_grep '\bdl(open|sym)\s*\(' "${files[@]}" |
+        complain "libraries are loaded at run time in runtime/device only"
     mapfile -t files < <(sources 'c|h|cu' runtime/base runtime/device \
         runtime/comm runtime/core)
     code_grep '\bhwloc_\w+\s*\(' "${files[@]}" |

@@ -9,8 +9,10 @@
  *                                                use<<<..., stream>>>(mine);
  *
  * All calls are stream-ordered: the copy starts when the stream's earlier work
- * is complete, the stream's later work starts when the copy is. All may be
- * captured into graphs, those of put_notify if the notify may (see
+ * is complete, the stream's later work starts when the copy is (a kernel that
+ * is launched with programmatic stream serialization waits for it itself, as
+ * for any kernel: cudaGridDependencySynchronize). All may be captured into
+ * graphs, those of put_notify if the notify may (see
  * wharf_notify_options.capturable). On the host backend there is no stream:
  * pass NULL, and the copy is done on return.
  *

@@ -52,6 +52,10 @@
  * of `sets` rounds, on every rank alike, and do not capture while a started
  * round is not finished.
  *
+ * Early launches. A kernel of the program that is launched with programmatic
+ * stream serialization may come before a finish is over, as before any kernel:
+ * it has to wait (cudaGridDependencySynchronize) before it looks at data.
+ *
  * Other nodes. MPI is given device pointers when it says that it is
  * CUDA-aware; otherwise boxes go through page-locked memory in pieces
  * (WHARF_EXCHANGE_PIECE), each sent as soon as it is there. With

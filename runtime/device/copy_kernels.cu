@@ -11,26 +11,7 @@
 #include "wharf/device.cuh"
 
 #include "device/copy_step.h"
-
-/* ---- Launches that overlap --------------------------------------------- */
-
-/* From compute capability 9.0 on a launch may come before the end of the
- * stream's earlier kernel (cuda_copy_set.c). */
-static __device__ __forceinline__ void wait_for_earlier_work(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-/* The stream's next kernel may be brought up; it waits as above for our end,
- * if it is a kernel that may come early at all. */
-static __device__ __forceinline__ void let_later_work_come(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+#include "device/early.cuh"
 
 /* ---- Moving one tile --------------------------------------------------- */
 

@@ -25,39 +25,17 @@ static bool image_refused(int code)
            code == CUDA_ERROR_JIT_COMPILATION_DISABLED;
 }
 
-/* The two kernels of a library that is loaded. */
-static wharf_status kernels_find(const wi_cuda *cuda, struct wi_cuda_copy *copy)
-{
-    wharf_status status = wi_cuda_kernel_find(cuda, copy->library,
-                                              "wi_kernel_copy_few", &copy->few);
-
-    if (status == WHARF_OK)
-        status = wi_cuda_kernel_find(cuda, copy->library, "wi_kernel_copy_many",
-                                     &copy->many);
-    return status;
-}
-
 /* copy->library stays NULL if the device cannot run them. */
 static wharf_status kernels_load(const wi_cuda *cuda, struct wi_cuda_copy *copy)
 {
-    CUlibraryOption options[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
-    int preserved = 1;
-    void *values[] = {&preserved};
+    const wi_cuda_kernel kernels[] = {{"wi_kernel_copy_few", &copy->few},
+                                      {"wi_kernel_copy_many", &copy->many}};
     wharf_error kept = *wi_error_record();
-    wharf_status status =
-        WI_CU(cuLibraryLoadData,
-              (&copy->library, wi_copy_kernels_image, NULL, NULL, 0, options,
-               values, 1),
-              "Wharf's copy kernels, device %d", cuda->device);
+    wharf_status status = wi_cuda_kernels_load(cuda, wi_copy_kernels_image,
+                                               kernels, 2, &copy->library);
 
-    if (status == WHARF_OK) {
-        status = kernels_find(cuda, copy);
-        if (status != WHARF_OK)
-            WI_CU_BACK(cuLibraryUnload, (copy->library));
-    }
     if (status == WHARF_OK)
         return WHARF_OK;
-    copy->library = NULL;
     if (!image_refused((int)wi_error_record()->native))
         return status;
     wi_log(WI_LOG_WARN, "all copies go by copy engines: %s",

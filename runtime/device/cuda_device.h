@@ -110,9 +110,17 @@ wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
 wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
                                   uint32_t **report);
 void wi_cuda_report_free(wi_device *device, uint32_t *report);
-/* A kernel of a library, brought to the GPU; the context is current. */
-wharf_status wi_cuda_kernel_find(const wi_cuda *cuda, CUlibrary library,
-                                 const char *name, CUkernel *kernel);
+
+/* cuda_kernels.c: loads an image that the build made, and brings kernels of it
+ * to the GPU, all or none; the context is current. */
+typedef struct wi_cuda_kernel {
+    const char *name;
+    CUkernel *kernel;
+} wi_cuda_kernel;
+wharf_status wi_cuda_kernels_load(const wi_cuda *cuda,
+                                  const unsigned char *image,
+                                  const wi_cuda_kernel *kernels, int count,
+                                  CUlibrary *library);
 /* Gives back what copies have loaded; as the next one. */
 void wi_cuda_copy_close(wi_cuda *cuda);
 void wi_cuda_sum_close(wi_cuda *cuda);

@@ -8,32 +8,10 @@
 /* The fat binary of sum_kernels.cu, made by the build. */
 extern const unsigned char wi_sum_kernels_image[];
 
-/* Under the lock, in the context. */
-static wharf_status kernel_load(wi_cuda *cuda)
-{
-    CUlibraryOption options[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
-    int preserved = 1;
-    void *values[] = {&preserved};
-    CUlibrary library = NULL;
-    wharf_status status = WI_CU(
-        cuLibraryLoadData,
-        (&library, wi_sum_kernels_image, NULL, NULL, 0, options, values, 1),
-        "Wharf's kernel for sums, device %d", cuda->device);
-
-    if (status != WHARF_OK)
-        return status;
-    status = wi_cuda_kernel_find(cuda, library, "wi_kernel_sum", &cuda->sum);
-    if (status != WHARF_OK) {
-        WI_CU_BACK(cuLibraryUnload, (library));
-        return status;
-    }
-    cuda->sums = library;
-    return WHARF_OK;
-}
-
 static wharf_status sum_prepare(wi_device *device)
 {
     wi_cuda *cuda = wi_cuda_of(device);
+    const wi_cuda_kernel kernel = {"wi_kernel_sum", &cuda->sum};
     wi_cuda_visit visit;
     wharf_status status = wi_cuda_enter(cuda, &visit);
 
@@ -41,7 +19,8 @@ static wharf_status sum_prepare(wi_device *device)
         return status;
     pthread_mutex_lock(&cuda->lock);
     if (!cuda->sums)
-        status = kernel_load(cuda);
+        status = wi_cuda_kernels_load(cuda, wi_sum_kernels_image, &kernel, 1,
+                                      &cuda->sums);
     pthread_mutex_unlock(&cuda->lock);
     wi_cuda_leave(&visit);
     return status;

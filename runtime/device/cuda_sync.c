@@ -2,9 +2,6 @@
 /*
  * Signals and waits on streams of the caller: by the kernels of kernels.cu, by
  * stream memory operations, or by both. All of it may be captured into graphs.
- *
- * The kernels are loaded as a library, which holds them for every context: a
- * stream of another context of this device takes them as well.
  */
 #include <string.h>
 
@@ -36,57 +33,16 @@ static const char *how_name(wi_sync_how how)
 
 /* ---- Loading ----------------------------------------------------------- */
 
-/*
- * Finds one kernel and brings it to the GPU. By default the driver does that
- * at the first launch, and may then wait for all work of the context, a wait
- * for a peer included; asking for the function and for an attribute of it
- * does it now.
- */
-wharf_status wi_cuda_kernel_find(const wi_cuda *cuda, CUlibrary library,
-                                 const char *name, CUkernel *kernel)
-{
-    CUfunction function = NULL;
-    int registers = 0;
-    wharf_status status =
-        WI_CU(cuLibraryGetKernel, (kernel, library, name), "%s", name);
-
-    if (status == WHARF_OK)
-        status = WI_CU(cuKernelGetFunction, (&function, *kernel),
-                       "%s, device %d", name, cuda->device);
-    if (status == WHARF_OK)
-        status = WI_CU(cuFuncGetAttribute,
-                       (&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function),
-                       "%s, device %d", name, cuda->device);
-    return status;
-}
-
 static wharf_status kernels_load(wi_cuda *cuda)
 {
-    /* The image is a constant of this library: the driver need not copy it. */
-    CUlibraryOption options[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
-    int preserved = 1;
-    void *values[] = {&preserved};
-    CUlibrary library = NULL;
-    wharf_status status = WI_CU(
-        cuLibraryLoadData,
-        (&library, wi_kernels_image, NULL, NULL, 0, options, values, 1),
-        "Wharf's kernels, device %d of compute capability %d.%d", cuda->device,
-        cuda->base.desc.compute_major, cuda->base.desc.compute_minor);
+    const wi_cuda_kernel kernels[] = {{"wi_kernel_sync4", &cuda->sync4},
+                                      {"wi_kernel_sync64", &cuda->sync64}};
+    wharf_status status = wi_cuda_kernels_load(cuda, wi_kernels_image, kernels,
+                                               2, &cuda->kernels);
 
-    if (status != WHARF_OK)
-        return status;
-    status =
-        wi_cuda_kernel_find(cuda, library, "wi_kernel_sync4", &cuda->sync4);
     if (status == WHARF_OK)
-        status = wi_cuda_kernel_find(cuda, library, "wi_kernel_sync64",
-                                     &cuda->sync64);
-    if (status != WHARF_OK) {
-        WI_CU_BACK(cuLibraryUnload, (library));
-        return status;
-    }
-    cuda->kernels = library;
-    __atomic_store_n(&cuda->kernels_ready, 1, __ATOMIC_RELEASE);
-    return WHARF_OK;
+        __atomic_store_n(&cuda->kernels_ready, 1, __ATOMIC_RELEASE);
+    return status;
 }
 
 static wharf_status kernels_need(wi_cuda *cuda)

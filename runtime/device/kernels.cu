@@ -13,21 +13,8 @@
  */
 #include "wharf/device.cuh"
 
+#include "device/early.cuh"
 #include "device/sync_step.h"
-
-static __device__ __forceinline__ void wait_for_earlier_work(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-static __device__ __forceinline__ void let_later_work_come(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 
 static __device__ __forceinline__ void step_signal(const wi_sync_step &step)
 {
@@ -70,7 +57,6 @@ static __device__ __forceinline__ void steps_run(const args &a)
     __syncwarp();
     if (mine && !signals)
         step_wait(step, a.timeout_ns, a.report);
-    /* The first thread to say so speaks for the block. */
     __syncthreads();
     let_later_work_come();
 }

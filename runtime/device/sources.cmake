@@ -10,7 +10,8 @@ if(WHARF_WITH_CUDA)
        device/cuda.c device/cuda_copy.c device/cuda_copy_engine.c
        device/cuda_copy_set.c device/cuda_enumerate.c device/cuda_event.c
        device/cuda_foreign.c device/cuda_foreign_open.c
-       device/cuda_host.c device/cuda_ipc.c device/cuda_sync.c
+       device/cuda_host.c device/cuda_ipc.c device/cuda_kernels.c
+       device/cuda_sync.c
        device/cuda_sum.c device/cuda_vmm.c device/driver.c device/driver_error.c device/nvml.c)
   wharf_embed_kernels(${CMAKE_CURRENT_SOURCE_DIR}/device/kernels.cu
                       wi_kernels_image

@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 
     /* A worker of the command `worker` is no rank. */
     if (argc > 1 && strcmp(argv[1], "worker-child") == 0)
-        return bench_worker_child(argc, argv);
+        return bench_worker_child();
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &bench.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &bench.size);

@@ -15,6 +15,6 @@ int bench_zero_copy(struct bench *bench);
 int bench_worker(struct bench *bench);
 
 /* Not collective: main of a worker that bench_worker has started. */
-int bench_worker_child(int argc, char **argv);
+int bench_worker_child(void);
 
 #endif

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * wharf-bench worker: what a supervised worker costs. Messages there and back;
- * and the time from a fault in the worker, a bad access of a kernel or, on the
- * host backend, of the CPU, to the answer of the next one.
+ * and the time from a fault in the worker to the answer of the next one, of
+ * which the next one's join, with its CUDA context, is a part.
  *
- * The worker is this program. It makes the CUDA context by plain driver calls
- * before it joins, and takes the time: that part is the driver's, and what is
- * left of the whole is Wharf's, the system's and the loader's.
+ * The worker is this program, and its fault a bad access of the CPU. What a bad
+ * access of a kernel costs is told by 09_faulty_worker.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +23,9 @@ enum worker_op { ECHO, FAULT, LOOK };
 /* A task, and its answer. */
 struct worker_task {
     int op;
-    int64_t context_ns; /* LOOK: of the driver and the context alone */
-    int64_t join_ns;    /* of the join after that */
-    uint64_t bad;       /* wrong bytes in the lent host memory */
-    unsigned char rest[WHARF_WORKER_MESSAGE - 32];
+    int64_t join_ns; /* LOOK: of this worker's join */
+    uint64_t bad;    /* wrong bytes in the lent host memory */
+    unsigned char rest[WHARF_WORKER_MESSAGE - 24];
 };
 
 _Static_assert(sizeof(struct worker_task) == WHARF_WORKER_MESSAGE,
@@ -50,112 +47,12 @@ static unsigned char pattern(int at)
 /* ---- The worker -------------------------------------------------------------
  */
 
-/* Entry points of the driver, found at run time: this program is also run where
- * there is none. */
-struct driver {
-    void *library;
-    int (*init)(unsigned);
-    int (*device_count)(int *);
-    int (*device_get)(int *, int);
-    int (*device_uuid)(unsigned char *, int);
-    int (*retain)(void **, int);
-    int (*release)(int);
-    int (*set_current)(void *);
-    int (*load_module)(void **, const void *);
-    int (*get_function)(void **, void *, const char *);
-    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  unsigned, unsigned, void *, void **, void **);
-    int (*synchronize)(void);
-    void (*fake_ruin)(void); /* of the fake driver, which runs no PTX */
-    void *bad;               /* the kernel */
-    int device;              /* whose context was made */
-};
-
-/* A kernel that writes to address 0. */
-static const char bad_kernel[] = ".version 7.0\n.target sm_70\n"
-                                 ".address_size 64\n.visible .entry bad()\n{\n"
-                                 ".reg .b64 %rd<2>;\nmov.u64 %rd1, 0;\n"
-                                 "st.global.u64 [%rd1], %rd1;\nret;\n}\n";
-
-static bool find(const struct driver *driver, const char *name, void *to)
-{
-    void *symbol = dlsym(driver->library, name);
-
-    memcpy(to, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
-static bool driver_open(struct driver *driver, const char *path)
-{
-    driver->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (driver->library == NULL)
-        return false;
-    find(driver, "fakeCudaRuinContext", &driver->fake_ruin);
-    return find(driver, "cuInit", &driver->init) &&
-           find(driver, "cuDeviceGetCount", &driver->device_count) &&
-           find(driver, "cuDeviceGet", &driver->device_get) &&
-           find(driver, "cuDeviceGetUuid_v2", &driver->device_uuid) &&
-           find(driver, "cuDevicePrimaryCtxRetain", &driver->retain) &&
-           find(driver, "cuDevicePrimaryCtxRelease_v2", &driver->release) &&
-           find(driver, "cuCtxSetCurrent", &driver->set_current) &&
-           find(driver, "cuModuleLoadData", &driver->load_module) &&
-           find(driver, "cuModuleGetFunction", &driver->get_function) &&
-           find(driver, "cuLaunchKernel", &driver->launch) &&
-           find(driver, "cuCtxSynchronize", &driver->synchronize);
-}
-
-/* The context that Wharf will use. */
-static bool make_context(struct driver *driver, const char *path,
-                         const char *uuid)
-{
-    int count = 0;
-    void *context = NULL;
-
-    if (!driver_open(driver, path) || driver->init(0) != 0 ||
-        driver->device_count(&count) != 0)
-        return false;
-    for (int i = 0; i < count; i++) {
-        unsigned char bytes[16];
-        char text[33];
-        int device;
-
-        if (driver->device_get(&device, i) != 0 ||
-            driver->device_uuid(bytes, device) != 0)
-            return false;
-        for (int b = 0; b < 16; b++)
-            snprintf(text + 2 * b, 3, "%02x", bytes[b]);
-        driver->device = device;
-        if (strcmp(text, uuid) == 0)
-            return driver->retain(&context, device) == 0 &&
-                   driver->set_current(context) == 0;
-    }
-    return false;
-}
-
-static bool load_bad_kernel(struct driver *driver)
-{
-    void *module = NULL;
-
-    if (driver->fake_ruin != NULL)
-        return true;
-    return driver->load_module(&module, bad_kernel) == 0 &&
-           driver->get_function(&driver->bad, module, "bad") == 0;
-}
-
-static void fault(struct driver *driver, wharf_worker *worker, void *host)
+static void fault(void *host)
 {
     int64_t now = now_ns();
-    int native;
 
     memcpy((char *)host + TIME_AT, &now, sizeof now);
-    if (driver->library == NULL)
-        raise(SIGSEGV);
-    if (driver->fake_ruin != NULL)
-        driver->fake_ruin();
-    else
-        driver->launch(driver->bad, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
-    native = driver->synchronize();
-    wharf_worker_fault(worker, native, "the kernel that was to fail");
+    raise(SIGSEGV);
 }
 
 /* Wrong bytes in the host memory; the device's is used by making a table. */
@@ -173,8 +70,7 @@ static wharf_status look(wharf_worker *worker, const unsigned char *host,
     return st;
 }
 
-static int serve(struct driver *driver, wharf_worker *worker,
-                 const struct worker_task *first)
+static int serve(wharf_worker *worker, int64_t join_ns)
 {
     static struct worker_task task;
     wharf_node *node = NULL;
@@ -190,10 +86,9 @@ static int serve(struct driver *driver, wharf_worker *worker,
     while (st == WHARF_OK) {
         st = wharf_worker_receive(worker, &task, sizeof task, &size, -1);
         if (st == WHARF_OK && task.op == FAULT)
-            fault(driver, worker, host);
+            fault(host);
         if (st == WHARF_OK && task.op == LOOK) {
-            task.context_ns = first->context_ns;
-            task.join_ns = first->join_ns;
+            task.join_ns = join_ns;
             st = look(worker, host, &task.bad);
         }
         if (st == WHARF_OK)
@@ -202,37 +97,22 @@ static int serve(struct driver *driver, wharf_worker *worker,
     return st == WHARF_ECLOSED ? 0 : 1;
 }
 
-int bench_worker_child(int argc, char **argv)
+int bench_worker_child(void)
 {
-    static struct worker_task first;
-    struct driver driver = {.library = NULL};
     wharf_worker *worker = NULL;
     int64_t start = now_ns();
-    int code = 1;
+    int code;
 
-    /* worker-child DRIVER UUID, or nothing more on the host backend. */
-    if (argc > 3 && !make_context(&driver, argv[2], argv[3])) {
-        fprintf(stderr, "wharf-bench: no context of GPU %s\n", argv[3]);
-        return 1;
-    }
-    first.context_ns = now_ns() - start;
-    start = now_ns();
     if (wharf_worker_join(NULL, &worker) != WHARF_OK)
         return 1;
-    first.join_ns = now_ns() - start;
-    if (argc <= 3 || load_bad_kernel(&driver))
-        code = serve(&driver, worker, &first);
-    if (wharf_worker_leave(&worker) != WHARF_OK)
-        code = 1;
-    if (driver.library != NULL)
-        driver.release(driver.device);
-    return code;
+    code = serve(worker, now_ns() - start);
+    return wharf_worker_leave(&worker) == WHARF_OK ? code : 1;
 }
 
 /* ---- The ranks --------------------------------------------------------------
  */
 
-enum worker_row { TRIP_8, TRIP_4K, TRIP_64K, WHOLE, CONTEXT, JOIN, REST, ROWS };
+enum worker_row { TRIP_8, TRIP_4K, TRIP_64K, WHOLE, JOIN, REST, ROWS };
 
 static const struct {
     const char *op;
@@ -242,7 +122,6 @@ static const struct {
     {"round-trip", 4096},
     {"round-trip", WHARF_WORKER_MESSAGE},
     {"fault-to-answer", 0},
-    {"fault-context", 0},
     {"fault-join", 0},
     {"fault-start", 0},
 };
@@ -322,45 +201,17 @@ static wharf_status one_fault(struct worker_bench *b, bool counts)
     memcpy(&fault_ns, b->host + TIME_AT, sizeof fault_ns);
     b->rows[WHOLE].bad += task.bad;
     put(b, WHOLE, (double)(end - fault_ns) / 1e3, counts);
-    put(b, CONTEXT, (double)task.context_ns / 1e3, counts);
     put(b, JOIN, (double)task.join_ns / 1e3, counts);
-    put(b, REST,
-        (double)(end - fault_ns - task.context_ns - task.join_ns) / 1e3,
-        counts);
-    return st;
-}
-
-/* The GPU as the worker finds it: its UUID without the dressing. */
-static wharf_status gpu_name(const struct bench *bench, char text[48])
-{
-    wharf_device device = {.struct_size = sizeof device};
-    wharf_status st =
-        wharf_node_device(bench->node, wharf_node_rank(bench->node), &device);
-    size_t at = 0;
-
-    for (const char *c = strchr(device.uuid, '-'); c != NULL && *c; c++)
-        if (*c != '-')
-            text[at++] = *c;
-    text[at] = '\0';
+    put(b, REST, (double)(end - fault_ns - task.join_ns) / 1e3, counts);
     return st;
 }
 
 static wharf_status start_worker(struct worker_bench *b)
 {
-    const struct bench *bench = b->bench;
     wharf_worker_options options = WHARF_WORKER_OPTIONS_INIT;
-    const char *driver = getenv("WHARF_CUDA_DRIVER");
-    char uuid[48] = "", self[4096];
+    char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    bool cuda = wharf_node_backend(bench->node) == WHARF_BACKEND_CUDA;
-    const char *argv[] = {
-        self,
-        "worker-child",
-        cuda ? (driver && driver[0] ? driver : "libcuda.so.1") : NULL,
-        uuid,
-        NULL,
-    };
-    wharf_status st = gpu_name(bench, uuid);
+    const char *argv[] = {self, "worker-child", NULL};
 
     if (length < 0)
         return WHARF_EOS;
@@ -368,9 +219,7 @@ static wharf_status start_worker(struct worker_bench *b)
     options.buffers = b->buffers;
     options.buffer_count = 2;
     options.restarts = -1;
-    if (st == WHARF_OK)
-        st = wharf_worker_start(bench->node, argv, &options, &b->worker);
-    return st;
+    return wharf_worker_start(b->bench->node, argv, &options, &b->worker);
 }
 
 static wharf_status prepare(struct worker_bench *b)
