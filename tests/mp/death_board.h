@@ -9,15 +9,12 @@
 #include "t_group.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST_RANKS = 64, VERDICT_MS = 40000 };
@@ -43,45 +40,11 @@ static board *shared;
 static int victim;
 static wharf_node *node;
 
-static long long now_ms(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
-/* A millisecond of nothing, for loops that look at the board. */
-static void pause_ms(long ms)
-{
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-
-    nanosleep(&time, NULL);
-}
-
 static void board_open(void)
 {
-    int where[2] = {(int)getpid(), -1};
-    char path[64];
-    int fd;
-
-    if (t_me == 0) {
-        where[1] = memfd_create("board", MFD_CLOEXEC);
-        T_CHECK(where[1] >= 0);
-        T_CHECK(ftruncate(where[1], (off_t)sizeof(board)) == 0);
-    }
-    MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", where[0], where[1]);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    T_CHECK(fd >= 0);
-    shared =
-        mmap(NULL, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    T_CHECK(shared != MAP_FAILED);
-    close(fd);
+    shared = t_board(sizeof *shared);
     atomic_store(&shared->pid[t_me], (int)getpid());
     t_barrier();
-    if (t_me == 0)
-        close(where[1]);
 }
 
 static int verdict_rank(void)
@@ -92,13 +55,13 @@ static int verdict_rank(void)
 /* The board's flags of all survivors are set, or time is up. */
 static bool survivors_all(atomic_int *flags)
 {
-    long long end = now_ms() + VERDICT_MS;
+    long long end = t_now_ms() + VERDICT_MS;
 
     for (int rank = 0; rank < t_ranks; rank++) {
         while (rank != victim && !atomic_load(&flags[rank])) {
-            if (now_ms() > end)
+            if (t_now_ms() > end)
                 return false;
-            pause_ms(1);
+            t_pause_us(1000);
         }
     }
     return true;
@@ -107,7 +70,7 @@ static bool survivors_all(atomic_int *flags)
 /* Dies or stops here, for good or until somebody says go. */
 static void vanish(int how)
 {
-    atomic_store(&shared->died_ms, now_ms());
+    atomic_store(&shared->died_ms, t_now_ms());
     kill(getpid(), how);
     if (how == SIGKILL) {
         for (;;)
@@ -141,7 +104,7 @@ static void finish(void)
 /* What a survivor must have been told, and how soon. */
 static void told(wharf_status st, wharf_status expected, long long most_ms)
 {
-    long long late = now_ms() - atomic_load(&shared->died_ms);
+    long long late = t_now_ms() - atomic_load(&shared->died_ms);
     wharf_error error;
     char text[512];
 
@@ -169,7 +132,7 @@ static void told(wharf_status st, wharf_status expected, long long most_ms)
 static void close_after_death(bool mpi_pending)
 {
     wharf_buffer *none = NULL;
-    long long start = now_ms();
+    long long start = t_now_ms();
     wharf_stats stats;
     wharf_status st;
 
@@ -178,7 +141,7 @@ static void close_after_death(bool mpi_pending)
     st = wharf_node_close(&node);
     T_CHECK(st == WHARF_OK || st == WHARF_EPEER);
     T_CHECK(node == NULL);
-    T_CHECK(now_ms() - start <= LATE_MS);
+    T_CHECK(t_now_ms() - start <= LATE_MS);
     stats = t_stats();
     T_EQ_INT(0, stats.live_nodes);
     T_EQ_INT(0, stats.live_buffers);

@@ -48,7 +48,7 @@ static void killed_before_detach(void)
     if (t_me == victim)
         vanish(SIGKILL);
     while (atomic_load(&shared->died_ms) == 0)
-        pause_ms(1);
+        t_pause_us(1000);
     t_mine_check_all(node, buffer, 1, "after the death");
     atomic_store(&shared->ready[t_me], 1);
     T_CHECK(survivors_all(shared->ready));
@@ -58,7 +58,7 @@ static void killed_before_detach(void)
     atomic_store(&shared->ready[t_me], 2);
     for (int rank = 0; rank < t_ranks; rank++)
         while (rank != victim && atomic_load(&shared->ready[rank]) < 2)
-            pause_ms(1);
+            t_pause_us(1000);
     t_mine_check(node, &m, 1);
     t_memory_free(node, &m);
     close_after_death(false);

@@ -35,7 +35,7 @@ static void killed_before_detach(void)
     if (t_me == victim)
         vanish(SIGKILL);
     while (atomic_load(&shared->died_ms) == 0)
-        pause_ms(1);
+        t_pause_us(1000);
     for (int rank = 0; rank < t_ranks; rank++)
         t_check_segment(node, buffer, rank, 1);
     owned = t_info(buffer, 0).handle == WHARF_HANDLE_IPC &&
@@ -185,7 +185,7 @@ static void kill_from_child(long delay_us)
     if (fork() != 0)
         return;
     usleep((useconds_t)delay_us);
-    atomic_store(&shared->died_ms, now_ms());
+    atomic_store(&shared->died_ms, t_now_ms());
     kill(parent, SIGKILL);
     _exit(0);
 }

@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BYTES = 2048, VERDICT_MS = 40000 };
@@ -39,24 +38,9 @@ static note *note_of(int rank)
     return t_segment(notes, rank, NULL);
 }
 
-static long long now_ms(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
-static void pause_ms(long ms)
-{
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-
-    nanosleep(&time, NULL);
-}
-
 static void vanish(void)
 {
-    atomic_store(&note_of(t_me)->died_ms, now_ms());
+    atomic_store(&note_of(t_me)->died_ms, t_now_ms());
     kill(getpid(), SIGKILL);
     for (;;)
         pause();
@@ -64,7 +48,7 @@ static void vanish(void)
 
 static void told(wharf_status st)
 {
-    long long late = now_ms() - atomic_load(&note_of(victim)->died_ms);
+    long long late = t_now_ms() - atomic_load(&note_of(victim)->died_ms);
     wharf_error error;
 
     T_STATUS(WHARF_EPEER, st);
@@ -84,19 +68,19 @@ static void finish(void)
 
     atomic_store(&note_of(t_me)->done, 1);
     if (t_me == judge) {
-        long long end = now_ms() + VERDICT_MS;
+        long long end = t_now_ms() + VERDICT_MS;
 
         for (int rank = 0; rank < t_ranks; rank++)
             while (rank != victim && !atomic_load(&note_of(rank)->done)) {
-                if (now_ms() > end)
+                if (t_now_ms() > end)
                     T_FAIL("not all survivors came through");
-                pause_ms(1);
+                t_pause_us(1000);
             }
         printf("death: %d survivors of rank %d, all right\n", t_ranks - 1,
                victim);
         fflush(stdout);
     }
-    pause_ms(20);
+    t_pause_us(20000);
     if (wharf_node_close(&node) != WHARF_EPEER || node != NULL)
         T_FAIL("the node could not be closed");
     T_EQ_INT(0, t_stats().live_exchanges);

@@ -10,13 +10,10 @@
 #define _GNU_SOURCE
 #include "t_group.h"
 
-#include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST_RANKS = 16, BYTES = 600, ROUNDS = 40, PATTERNS = 5 };
@@ -45,46 +42,9 @@ static wharf_ring *ring;
 static int saw;
 static uint64_t seen[ROUNDS];
 
-static long long now_ms(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
-static void pause_us(long us)
-{
-    struct timespec time = {us / 1000000, us % 1000000 * 1000};
-
-    nanosleep(&time, NULL);
-}
-
-static void board_open(void)
-{
-    int where[2] = {(int)getpid(), -1};
-    char path[64];
-    int fd;
-
-    if (t_me == 0) {
-        where[1] = memfd_create("board", MFD_CLOEXEC);
-        T_CHECK(where[1] >= 0 &&
-                ftruncate(where[1], (off_t)sizeof(board)) == 0);
-    }
-    MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", where[0], where[1]);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    T_CHECK(fd >= 0);
-    shared =
-        mmap(NULL, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    T_CHECK(shared != MAP_FAILED);
-    close(fd);
-    t_barrier();
-}
-
 static void vanish(void)
 {
-    atomic_store(&shared->died_ms, now_ms());
+    atomic_store(&shared->died_ms, t_now_ms());
     kill(getpid(), SIGKILL);
     for (;;)
         pause();
@@ -93,12 +53,12 @@ static void vanish(void)
 static void wait_for_death(void)
 {
     while (atomic_load(&shared->died_ms) == 0)
-        pause_us(1000);
+        t_pause_us(1000);
 }
 
 static void in_time(void)
 {
-    long long late = now_ms() - atomic_load(&shared->died_ms);
+    long long late = t_now_ms() - atomic_load(&shared->died_ms);
 
     printf("rank %d: %lld ms after the death\n", t_me, late);
     fflush(stdout);
@@ -169,7 +129,7 @@ static void check_seen(void)
 /* A ring that lost a rank, and its node, end like others, and say so. */
 static void finish(void)
 {
-    long long start = now_ms();
+    long long start = t_now_ms();
     wharf_stats stats;
 
     T_STATUS(WHARF_EPEER, wharf_ring_destroy(&ring));
@@ -178,7 +138,7 @@ static void finish(void)
     T_STATUS(WHARF_EPEER, wharf_buffer_detach(&data));
     T_CHECK(wharf_node_close(&node) != WHARF_EMISMATCH);
     T_CHECK(node == NULL);
-    T_CHECK(now_ms() - start <= LATE_MS);
+    T_CHECK(t_now_ms() - start <= LATE_MS);
     stats = t_stats();
     T_EQ_INT(0, stats.live_rings);
     T_EQ_INT(0, stats.live_nodes);
@@ -187,12 +147,12 @@ static void finish(void)
     T_EQ_INT(0, stats.live_host_allocations);
     atomic_store(&shared->done[t_me], 1);
     if (t_me == (victim == 0 ? 1 : 0)) {
-        long long end = now_ms() + VERDICT_MS;
+        long long end = t_now_ms() + VERDICT_MS;
 
         for (int rank = 0; rank < t_ranks; rank++)
             while (rank != victim && !atomic_load(&shared->done[rank])) {
-                T_CHECK(now_ms() < end);
-                pause_us(1000);
+                T_CHECK(t_now_ms() < end);
+                t_pause_us(1000);
             }
         printf("ring death: rank %d of %d, all right\n", victim, t_ranks);
         fflush(stdout);
@@ -244,10 +204,10 @@ static void consumer_holding(void)
     go_on();
     if (t_me == 0 && mode == WHARF_RING_SHARED) {
         /* The victim's slot is lost, the others were seen by somebody. */
-        long long end = now_ms() + LATE_MS;
+        long long end = t_now_ms() + LATE_MS;
 
-        while (atomic_load(&shared->saw) < ROUNDS - 1 && now_ms() < end)
-            pause_us(1000);
+        while (atomic_load(&shared->saw) < ROUNDS - 1 && t_now_ms() < end)
+            t_pause_us(1000);
         T_EQ_INT(ROUNDS - 1, atomic_load(&shared->saw));
     }
     finish();
@@ -269,8 +229,8 @@ static void consumer_behind_stream(void)
     open_all(1);
     if (t_me == victim) {
         while (!atomic_load(&shared->ready))
-            pause_us(500);
-        pause_us(30000);
+            t_pause_us(500);
+        t_pause_us(30000);
         vanish();
     }
     if (t_me == 0) {
@@ -301,9 +261,9 @@ static void consumer_any_time(void)
 {
     open_all(2);
     if (t_me == victim) {
-        long long end = now_ms() * 1000 + t_argument("delay_us", 0);
+        long long end = t_now_ms() * 1000 + t_argument("delay_us", 0);
 
-        while (now_ms() * 1000 < end && consume() == WHARF_OK)
+        while (t_now_ms() * 1000 < end && consume() == WHARF_OK)
             ;
         vanish();
     }
@@ -331,7 +291,7 @@ static void producer_idle(void)
         produce(0);
         produce(1);
         t_stream_sync(node, stream);
-        pause_us(50000);
+        t_pause_us(50000);
         vanish();
     }
     while (st == WHARF_OK)
@@ -359,7 +319,7 @@ static void producer_behind_stream(void)
         T_OK(wharf_notify_wait(never, 1, stream, 0));
         produce(0);
         while (atomic_load(&shared->ready) < t_ranks - 1)
-            pause_us(500);
+            t_pause_us(500);
         vanish();
     }
     if (mode == WHARF_RING_ALL || t_me == 1) {
@@ -371,7 +331,7 @@ static void producer_behind_stream(void)
     wait_for_death();
     in_time();
     while (wharf_ring_check(ring) == WHARF_OK)
-        pause_us(1000);
+        t_pause_us(1000);
     told_of_producer(wharf_ring_check(ring));
     told_of_producer(wharf_ring_consume_begin(ring, stream, &slot, &what));
     T_STATUS(WHARF_EPEER, wharf_notify_destroy(&never));
@@ -401,7 +361,7 @@ int main(int argc, char **argv)
     victim = (int)t_argument("victim", 1);
     mode = (wharf_ring_mode)t_argument("mode", 0);
     T_CHECK(victim >= 0 && victim < t_ranks);
-    board_open();
+    shared = t_board(sizeof *shared);
     for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof cases[0]; i++)
         if (strcmp(argv[1], cases[i].name) == 0)
             cases[i].run();

@@ -16,13 +16,6 @@ static wharf_worker *me;
 static wharf_node *node;
 static int fds_at_start, fd_most;
 
-static void pause_ms(long ms)
-{
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-
-    nanosleep(&time, NULL);
-}
-
 /* ---- The worker -------------------------------------------------------------
  */
 
@@ -211,7 +204,7 @@ static void obey(t_task *task, bool *stays)
         break;
     case T_SLOW:
         for (int ms = 0; ms < task->value; ms += 20) {
-            pause_ms(20);
+            t_pause_us(20000);
             T_OK(wharf_worker_alive(me));
         }
         break;
@@ -366,7 +359,7 @@ void t_wait_gone(int pid)
     for (int ms = 0; ms < 10000; ms += 5) {
         if (is_gone(pid))
             return;
-        pause_ms(5);
+        t_pause_us(5000);
     }
     T_FAIL("process %d is still there", pid);
 }

@@ -13,14 +13,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-static long long now_ms(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
 /* ---- Bad programs
  * ------------------------------------------------------------ */
 
@@ -55,7 +47,7 @@ static void gives_up(wharf_node *node, const char *const *argv, int join_ms,
     wharf_worker *worker = NULL;
     wharf_worker_report report;
     wharf_worker_state state;
-    long long start = now_ms();
+    long long start = t_now_ms();
     t_task lost;
 
     options.join_ms = join_ms;
@@ -82,8 +74,8 @@ static void gives_up(wharf_node *node, const char *const *argv, int join_ms,
     T_CONTAINS(part, report.last.cause);
     T_OK(wharf_worker_state_get(worker, &state));
     T_EQ_INT(WHARF_WORKER_GIVEN_UP, state);
-    T_CHECK(now_ms() - start >= 3 * join_ms * (how == WHARF_DEATH_ABSENCE));
-    T_CHECK(now_ms() - start >= 40 + 80); /* doubled */
+    T_CHECK(t_now_ms() - start >= 3 * join_ms * (how == WHARF_DEATH_ABSENCE));
+    T_CHECK(t_now_ms() - start >= 40 + 80); /* doubled */
     t_worker_stop(worker);
 }
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* What tests with several ranks share: see t_group.h. */
+#define _GNU_SOURCE
 #include "t_group.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -390,4 +393,45 @@ void t_wait_stopped(int pid, int most_ms)
         if (state != 'T')
             nanosleep(&pause, NULL);
     }
+}
+
+/* ---- Beside MPI --------------------------------------------------------- */
+
+long long t_now_ms(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (long long)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+void t_pause_us(long us)
+{
+    struct timespec time = {us / 1000000, us % 1000000 * 1000};
+
+    nanosleep(&time, NULL);
+}
+
+void *t_board(size_t bytes)
+{
+    int where[2] = {(int)getpid(), -1};
+    char path[64];
+    void *board;
+    int fd;
+
+    if (t_me == 0) {
+        where[1] = memfd_create("board", MFD_CLOEXEC);
+        T_CHECK(where[1] >= 0 && ftruncate(where[1], (off_t)bytes) == 0);
+    }
+    MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", where[0], where[1]);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    T_CHECK(fd >= 0);
+    board = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    T_CHECK(board != MAP_FAILED);
+    close(fd);
+    t_barrier();
+    if (t_me == 0)
+        close(where[1]);
+    return board;
 }

@@ -127,6 +127,14 @@ typedef struct t_holdings {
 } t_holdings;
 t_holdings t_holdings_get(void);
 
+/* ---- Beside MPI --------------------------------------------------------- */
+
+/* For tests in which ranks die, so that MPI's collectives are out of reach. */
+long long t_now_ms(void); /* monotonic */
+void t_pause_us(long us);
+/* Collective: zeroed memory that all ranks share, to the end of the process. */
+void *t_board(size_t bytes);
+
 /* Holds until a process has really stopped: its signal may be slower than this
  * caller, and one that comes to a running process wakes nobody. */
 void t_wait_stopped(int pid, int most_ms);
