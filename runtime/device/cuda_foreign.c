@@ -334,12 +334,40 @@ static wharf_status present_legacy(const wi_foreign *memory,
     return status;
 }
 
+/* The driver does not say that its descriptors are closed on exec. */
+static void adopt(int fd)
+{
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    wi_sys_adopt(fd);
+}
+
+static wharf_status pass_pool(const wi_foreign *memory, int *fd)
+{
+    int got = -1;
+    wharf_status status = WI_CU(cuMemPoolExportToShareableHandle,
+                                (&got, (CUmemoryPool)memory->pool,
+                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                                "pool of %p", (void *)memory->pointer);
+
+    if (status != WHARF_OK)
+        return status;
+    adopt(got);
+    *fd = got;
+    return WHARF_OK;
+}
+
+/* The driver gives a pointer's data only once the descriptor of its pool has
+ * been asked for; that need not stay open. */
 static wharf_status present_pool(const wi_foreign *memory,
                                  wi_foreign_card *card)
 {
     CUmemPoolPtrExportData native;
-    wharf_status status;
+    int fd = -1;
+    wharf_status status = pass_pool(memory, &fd);
 
+    if (status != WHARF_OK)
+        return status;
+    wi_sys_close(&fd);
     memset(&native, 0, sizeof native);
     status = WI_CU(cuMemPoolExportPointer, (&native, (CUdeviceptr)memory->base),
                    "%p, %zu bytes", (void *)memory->base, memory->whole);
@@ -372,28 +400,6 @@ static wharf_status cuda_present(wi_device *device, const wi_foreign *memory,
     if (status == WHARF_OK)
         *card = made;
     return status;
-}
-
-/* The driver does not say that its descriptors are closed on exec. */
-static void adopt(int fd)
-{
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    wi_sys_adopt(fd);
-}
-
-static wharf_status pass_pool(const wi_foreign *memory, int *fd)
-{
-    int got = -1;
-    wharf_status status = WI_CU(cuMemPoolExportToShareableHandle,
-                                (&got, (CUmemoryPool)memory->pool,
-                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                                "pool of %p", (void *)memory->pointer);
-
-    if (status != WHARF_OK)
-        return status;
-    adopt(got);
-    *fd = got;
-    return WHARF_OK;
 }
 
 /* The piece around `at`: its descriptor, and its end in *next. */

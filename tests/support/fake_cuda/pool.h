@@ -12,6 +12,7 @@ typedef struct fc_pool {
     unsigned handles;
     uint64_t access; /* devices, beside its own */
     uint64_t threshold;
+    bool shared; /* its descriptor was asked for */
     /* Imported: the exporter's process and handle. Gives no memory. */
     bool imported;
     uint64_t cookie;

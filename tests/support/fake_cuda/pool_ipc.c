@@ -59,6 +59,7 @@ CUresult cuMemPoolExportToShareableHandle(void *out, CUmemoryPool handle,
         return fc_end(CUDA_ERROR_OPERATING_SYSTEM);
     }
     memcpy(out, &fd, sizeof fd);
+    p->shared = true;
     return fc_end(r);
 }
 
@@ -104,6 +105,13 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr ptr)
         !(region->mem->header->handles &
           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return fc_end(CUDA_ERROR_INVALID_VALUE);
+    void *pool;
+    r = fc_handle_get(FC_K_POOL, region->pool, __func__, &pool);
+    /* The driver refuses as long as the pool's descriptor was not asked for. */
+    if (r == CUDA_SUCCESS && !((fc_pool *)pool)->shared)
+        r = CUDA_ERROR_INVALID_VALUE;
+    if (r != CUDA_SUCCESS)
+        return fc_end(r);
     pointer_data data = {POINTER_MAGIC,
                          fc.pid,
                          fc.cookie,

@@ -175,6 +175,7 @@ static void pool_owner(int fd)
     EQ(CUDA_ERROR_INVALID_VALUE,
        d.cuMemPoolExportToShareableHandle(
            &out, secret, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    EQ(CUDA_ERROR_INVALID_VALUE, d.cuMemPoolExportPointer(&none, p));
     OK(d.cuMemPoolExportToShareableHandle(
         &out, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     OK(d.cuMemPoolExportPointer(&data, p));
