@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# beside.sh nccl|nvshmem LIBRARY-DIRECTORY LAUNCHER... [-- ARGUMENT...]: builds
-# the program of that library as a user would, with nvcc against the headers and
-# the library, and runs it. Ends with 77 where the other library is missing.
+# beside.sh SOURCE nccl|nvshmem LIBRARY-DIRECTORY LAUNCHER... [-- ARGUMENT...]:
+# builds a program that uses Wharf and that library as a user would, with nvcc
+# against the headers and the libraries, and runs it. Ends with 77 where the
+# other library is missing.
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-which=$1 library=$2
-shift 2
+source=$1 which=$2 library=$3
+shift 3
 launcher=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
     launcher+=("$1")
@@ -47,7 +48,7 @@ nvshmem)
         -l:libnvshmem_host.so.3 -lcuda -lcudadevrt -lnvidia-ml)
     ;;
 *)
-    echo "usage: $0 nccl|nvshmem LIBRARY-DIRECTORY LAUNCHER... [-- ARGUMENT...]" >&2
+    sed -n '4,5s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
@@ -56,9 +57,9 @@ build=$(mktemp -d) || exit 1
 trap 'rm -rf "$build"' EXIT
 nvcc -O1 -std=c++17 -arch=native -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX \
     -ccbin "${MPICXX:-mpicxx}" -I"$here/../../include" \
-    "$here/beside/beside_$which.cu" -o "$build/beside_$which" \
+    "$source" -o "$build/program" \
     -L"$library" -lwharf -Xlinker "-rpath=$library" "${flags[@]}" \
     ${place:+-Xlinker "-rpath=$place/lib"} || exit 1
 LD_LIBRARY_PATH=${place:+$place/lib:}${LD_LIBRARY_PATH:-} \
     NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1 \
-    "${launcher[@]}" "$build/beside_$which" "$@"
+    "${launcher[@]}" "$build/program" "$@"
