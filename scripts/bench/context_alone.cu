@@ -77,7 +77,13 @@ int main(int argc, char **argv)
         times.push_back(ms);
     }
     std::sort(times.begin(), times.end());
-    printf("context alone: %d processes, min %.1f, median %.1f, max %.1f ms\n",
-           rounds, times.front(), times[times.size() / 2], times.back());
+    printf("# context_alone  processes %d, one after the other\n#\n", rounds);
+    printf("# op context-alone\n#%11s %11s %11s %11s %9s %6s\n", "bytes", "min",
+           "med", "p99", "rate", "bad");
+    printf("#%11s %11s %11s %11s %9s %6s\n", "(B)", "(us)", "(us)", "(us)",
+           "(GB/s)", "(B)");
+    printf(" %11d %11.2f %11.2f %11.2f %9s %6d\n", 0, times.front() * 1e3,
+           times[times.size() / 2] * 1e3, times.back() * 1e3, "-", 0);
+    printf("# PASS\n");
     return 0;
 }

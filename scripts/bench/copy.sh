@@ -1,57 +1,50 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: MIT
 # The part of bench.sh that measures moving data between ranks; sourced by it.
-# Uses its variables: root out build repeat rounds gpus machine launch, its
-# build_peer, and python_package of sync.sh.
+# Uses its variables, and what is in common.sh.
 
 # A run that hangs must not hold up the others.
 copy_limit=120
 copy_sizes=8,64k,1m,4m,16m,256m
 
+# Shapes that a peer can take part in go into copy_programs; a row says why it
+# cannot.
 copy_peers() {
-    local nvshmem
-    library=$(dirname "$(find "$build" -name libwharf.so -print -quit)")
-    build_peer copy_move -L"$library" -lwharf -Xlinker -rpath="$library"
-    build_peer copy_rate -L"$library" -lwharf -Xlinker -rpath="$library"
-    build_peer exchange_latency -L"$library" -lwharf -Xlinker -rpath="$library"
+    build_over_wharf copy_move
+    build_over_wharf copy_rate
+    build_over_wharf exchange_latency
     copy_programs=(wharf plan engine kernel)
-    nvshmem=$(python_package nvidia.nvshmem)
-    if (build_peer peer_nccl_copy -lnccl); then
+    if build_peer peer_nccl_copy -lnccl; then
         copy_programs+=(nccl)
     else
-        echo "bench.sh: no NCCL to compare with"
+        status_row copy 2-on-2 nccl - absent 0 "$(absent NCCL peer_nccl_copy)"
     fi
-    if [ -n "$nvshmem" ] &&
-        (build_peer peer_nvshmem_copy -rdc=true -I"$nvshmem/include" \
-            -L"$nvshmem/lib" -lnvshmem_device -l:libnvshmem_host.so.3 \
-            -lcuda -lcudadevrt -lnvidia-ml -Xlinker -rpath="$nvshmem/lib"); then
-        nvshmem_library=$nvshmem/lib
+    if build_nvshmem peer_nvshmem_copy; then
         copy_programs+=(nvshmem)
     else
-        echo "bench.sh: no NVSHMEM to compare with"
+        status_row copy 2-on-2 nvshmem - absent 0 \
+            "$(absent NVSHMEM peer_nvshmem_copy)"
     fi
     if [ -n "$(python_package torch)" ]; then
         copy_programs+=(torch)
     else
-        echo "bench.sh: no PyTorch to compare with"
+        status_row copy 2-on-2 torch - absent 0 'no PyTorch on this machine'
     fi
 }
 
 # One program once, two ranks: shape, name, turn, visible GPUs, sizes, rounds.
 copy_run() {
-    local shape=$1 name=$2 turn=$3 devices=$4 sizes=$5 rounds=$6
+    local shape=$1 name=$2 turn=$3 devices=$4 sizes=$5 rounds=$6 code=0
     local log=$out/copy-$shape-$name-$turn.txt
-    local mpi=("${launch[@]:0:${#launch[@]}-1}" 2)
-    local run=(env "CUDA_VISIBLE_DEVICES=$devices" timeout "$copy_limit")
+    local mpi=("${launcher[@]}" -n 2)
+    local run=(env "CUDA_VISIBLE_DEVICES=$devices")
     case $name in
     wharf) run+=("${mpi[@]}" "$build/copy_move") ;;
     plan) run+=("${mpi[@]}" "$build/exchange_latency") ;;
-    engine | kernel)
-        run+=(env "WHARF_COPY=$name" "${mpi[@]}" "$build/copy_move")
-        ;;
+    engine | kernel) run+=("WHARF_COPY=$name" "${mpi[@]}" "$build/copy_move") ;;
     nccl) run+=("${mpi[@]}" "$build/peer_nccl_copy") ;;
     nvshmem)
-        run+=(env "LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}"
+        run+=("LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}"
             "${mpi[@]}" "$build/peer_nvshmem_copy")
         ;;
     torch)
@@ -60,52 +53,74 @@ copy_run() {
             "$root/scripts/bench/peer_torch_copy.py")
         ;;
     esac
-    echo "bench.sh: $shape, run $turn of $repeat: $name"
-    if ! "${run[@]}" --sizes "$sizes" --rounds "$rounds" \
-        >"$log" 2>"$log.err"; then
-        echo "bench.sh: $name failed at $shape, see $log.err" >&2
-        case $name in wharf | plan | engine | kernel) copy_failed=1 ;; esac
+    bench_run copy "$shape" "$name" "$turn" "$copy_limit" "$log" \
+        "${run[@]}" --sizes "$sizes" --rounds "$rounds" || code=$?
+    case $name in
+    wharf | plan | engine | kernel) [ $code -ne 1 ] || copy_failed=1 ;;
+    esac
+}
+
+# Two ranks on two GPUs; then one way only, the plain engine beside the mapping.
+copy_two_gpus() {
+    local turn name code=0
+    copy_shapes+=(2-on-2)
+    for turn in $(seq "$repeat"); do
+        for name in "${copy_programs[@]}"; do
+            copy_run 2-on-2 "$name" "$turn" 0,1 "$copy_sizes" "$rounds"
+        done
+    done
+    bench_run copy one-way copy-rate 1 "$copy_limit" "$out/copy-one-way.txt" \
+        env CUDA_VISIBLE_DEVICES=0,1 "${launcher[@]}" -n 2 "$build/copy_rate" \
+        --sizes 256m --rounds "$rounds" || code=$?
+    [ $code -ne 1 ] || copy_failed=1
+}
+
+# Two ranks on one GPU, which a kernel may have to wait for by time slices: few
+# rounds. On a machine with one GPU this is all there is: then by turns.
+copy_one_gpu() {
+    local turn name sizes=64k,16m few=2 turns=1
+    copy_shapes+=(2-on-1)
+    copy_limit=30
+    if [ "$gpus" -eq 1 ]; then
+        sizes=64k,1m,16m,256m few=5 turns=$repeat
     fi
-    [ -s "$log.err" ] || rm -f "$log.err"
+    for turn in $(seq "$turns"); do
+        for name in "${copy_programs[@]}"; do
+            case $name in
+            nccl | torch) continue ;;
+            nvshmem) [ "$gpus" -eq 1 ] || continue ;;
+            esac
+            copy_run 2-on-1 "$name" "$turn" 0 "$sizes" "$few"
+        done
+    done
+    status_row copy 2-on-1 nccl - 'left out' 0 \
+        'NCCL refuses two ranks on one GPU'
+    status_row copy 2-on-1 torch - 'left out' 0 \
+        'symmetric memory wants a GPU for each rank'
 }
 
 copy_gpu_runs() {
-    local turn name
     copy_peers
     if [ "$gpus" -ge 2 ]; then
-        copy_shapes+=(2-on-2)
-        for turn in $(seq "$repeat"); do
-            for name in "${copy_programs[@]}"; do
-                copy_run 2-on-2 "$name" "$turn" 0,1 "$copy_sizes" "$rounds"
-            done
-        done
-        # One way only, the plain engine beside the mapping.
-        env CUDA_VISIBLE_DEVICES=0,1 timeout "$copy_limit" \
-            "${launch[@]:0:${#launch[@]}-1}" 2 "$build/copy_rate" \
-            --sizes 256m --rounds "$rounds" >"$out/copy-one-way.txt" ||
-            copy_failed=1
+        copy_two_gpus
+    else
+        status_row copy 2-on-2 all - 'left out' 0 'needs two GPUs'
     fi
-    # Two ranks on one GPU, which a kernel may have to wait for by time slices:
-    # few rounds.
-    copy_shapes+=(2-on-1)
-    copy_limit=30
-    for name in wharf plan engine kernel; do
-        copy_run 2-on-1 "$name" 1 0 64k,16m 2
-    done
+    copy_one_gpu
 }
 
 copy_host_runs() {
-    local turn log
+    local turn pair code
     copy_shapes+=(2-on-host)
     for turn in $(seq "$repeat"); do
-        log=$out/copy-2-on-host-wharf-$turn.txt
-        echo "bench.sh: 2-on-host, run $turn of $repeat: wharf"
-        "${launch[@]:0:${#launch[@]}-1}" 2 "$build/bin/wharf-bench" copy \
-            --sizes 64k,1m,16m --rounds "$rounds" >"$log" || copy_failed=1
-        log=$out/copy-2-on-host-plan-$turn.txt
-        echo "bench.sh: 2-on-host, run $turn of $repeat: plan"
-        "${launch[@]:0:${#launch[@]}-1}" 2 "$build/bin/wharf-bench" exchange \
-            --sizes 64k,1m,16m --rounds "$rounds" >"$log" || copy_failed=1
+        for pair in wharf:copy plan:exchange; do
+            code=0
+            bench_run copy 2-on-host "${pair%:*}" "$turn" "$copy_limit" \
+                "$out/copy-2-on-host-${pair%:*}-$turn.txt" "${launcher[@]}" \
+                -n 2 "$build/bin/wharf-bench" "${pair#*:}" \
+                --sizes 64k,1m,16m --rounds "$rounds" || code=$?
+            [ $code -ne 1 ] || copy_failed=1
+        done
     done
 }
 
@@ -120,6 +135,7 @@ copy_logs() { # SHAPE
 copy_table() {
     local shape=$1 logs=()
     mapfile -t logs < <(copy_logs "$shape")
+    [ ${#logs[@]} -gt 0 ] || return 0
     awk -v shape="$shape" '
     function middle(key,    n, i, j, v, t) {
         n = split(medians[key], v, " ")
@@ -208,26 +224,20 @@ copy_main() {
     copy_failed=0
     copy_shapes=()
     rm -f "$out"/copy-*
-    if [ "$gpus" -gt 0 ] && command -v nvcc >/dev/null; then
+    status_forget copy
+    if [ "$cuda_here" = yes ]; then
         copy_gpu_runs
     else
-        echo "bench.sh: no GPU or no nvcc: Wharf's host backend alone"
+        echo "bench.sh: no GPU or no nvcc: Wharf alone"
         copy_host_runs
     fi
-    "${launch[@]}" "$build/bin/wharf-info" >"$out/machine.txt" 2>&1 ||
-        fail "wharf-info failed: $(cat "$out/machine.txt")"
+    machine_describe 2
     cp "$out/machine.txt" "$out/copy.txt"
     for shape in "${copy_shapes[@]}"; do
-        copy_table "$shape"
+        copy_table "$shape" || copy_failed=1
     done >>"$out/copy.txt"
     [ ! -s "$out/copy-one-way.txt" ] ||
         grep -v '^# rank\|PASS' "$out/copy-one-way.txt" >>"$out/copy.txt"
-    copy_json >"$out/copy.json"
-    if [ "$copy_failed" -eq 0 ]; then
-        echo "# PASS" >>"$out/copy.txt"
-    else
-        echo "# FAIL" >>"$out/copy.txt"
-    fi
-    cat "$out/copy.txt"
-    echo "bench.sh: written to $out"
+    copy_json >"$out/copy.json" || copy_failed=1
+    verdict $copy_failed "$out/copy.txt"
 }

@@ -1,14 +1,13 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: MIT
 # The part of bench.sh that measures an exchange between two hosts beside plain
-# persistent requests of MPI on the same data; sourced by it. Uses its variables:
-# root out build repeat rounds.
+# persistent requests of MPI on the same data; sourced by it. Uses its variables,
+# and what is in common.sh.
 
 hosts_main() {
-    local library ranks turn log code
+    local ranks turn log code
     hosts_failed=0
     rm -f "$out"/hosts*
-    library=$(dirname "$(find "$build" -name libwharf.so -print -quit)")
     mpicc -std=gnu11 -O2 -I"$root/include" "$root/scripts/bench/hosts_rate.c" \
         -o "$build/hosts_rate" -L"$library" -lwharf -Wl,-rpath,"$library" \
         >>"$out/build.log" 2>&1 ||
@@ -35,10 +34,5 @@ hosts_main() {
                     if (++n == int((runs + 1) / 2)) print }'
         } >>"$out/hosts.txt"
     done
-    if [ "$hosts_failed" -eq 0 ]; then
-        echo "# PASS" >>"$out/hosts.txt"
-    else
-        echo "# FAIL" >>"$out/hosts.txt"
-    fi
-    cat "$out/hosts.txt"
+    verdict $hosts_failed "$out/hosts.txt"
 }

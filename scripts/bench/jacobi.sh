@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: MIT
 # The part of bench.sh that measures the Jacobi solver of 05_halo_2d beside the
 # same solver over NCCL, NVSHMEM and staged MPI; sourced by it. Uses its
-# variables: root out build repeat gpus machine, and build_peer.
-
-# shellcheck source=scripts/bench/sync.sh
-. "$root/scripts/bench/sync.sh" # for python_package
+# variables, and what is in common.sh.
 
 # A run that hangs must not hold up the others.
 jacobi_limit=120
@@ -13,41 +10,34 @@ jacobi_arguments=()
 
 # Both modes of Wharf, and the peers that can be built here.
 jacobi_build() {
-    local library nvshmem name problem=$root/mpi_examples/05_halo_2d_problem.c
-    cmake -S "$root" -B "$build" -DWHARF_BUILD_EXAMPLES=ON >>"$out/build.log" &&
-        cmake --build "$build" --target 05_halo_2d -j "$(nproc)" \
-            >>"$out/build.log" 2>&1 ||
-        fail "building 05_halo_2d failed, see $out/build.log"
+    local name problem=$root/mpi_examples/05_halo_2d_problem.c
+    build_wharf 05_halo_2d
     jacobi_programs=(kernel exchange)
-    if [ "$gpus" -eq 0 ] || ! command -v nvcc >/dev/null; then
+    if [ "$cuda_here" = no ]; then
         echo "bench.sh: no GPU or no nvcc: Wharf's host backend alone"
         jacobi_programs=(exchange)
         return
     fi
     nvshmem=$(python_package nvidia.nvshmem)
     nvshmem_library=$nvshmem/lib
-    rm -f "$build"/peer_*_jacobi
-    (build_peer peer_mpi_jacobi "$problem" -lz) &
-    (build_peer peer_nccl_jacobi "$problem" -lz -lnccl) &
-    [ -z "$nvshmem" ] ||
-        (build_peer peer_nvshmem_jacobi "$problem" -lz -rdc=true \
-            -I"$nvshmem/include" -L"$nvshmem/lib" -lnvshmem_device \
-            -l:libnvshmem_host.so.3 -lcuda -lcudadevrt -lnvidia-ml \
-            -Xlinker -rpath="$nvshmem/lib") &
+    build_peer peer_mpi_jacobi "$problem" -lz &
+    build_peer peer_nccl_jacobi "$problem" -lz -lnccl &
+    build_nvshmem peer_nvshmem_jacobi "$problem" -lz &
     wait
-    for name in mpi nccl nvshmem; do
-        if [ -x "$build/peer_${name}_jacobi" ]; then
-            jacobi_programs+=("$name")
+    for name in nccl:NCCL nvshmem:NVSHMEM mpi:MPI; do
+        if [ -x "$build/peer_${name%:*}_jacobi" ]; then
+            jacobi_programs+=("${name%:*}")
         else
-            echo "bench.sh: no $name to compare with"
+            status_row jacobi - "${name%:*}" - absent 0 \
+                "$(absent "${name#*:}" "peer_${name%:*}_jacobi")"
         fi
     done
 }
 
 # One program once, all sizes: name, ranks, how often.
 jacobi_run() {
-    local name=$1 ranks=$2 times=$3 log
-    local mpi=("${launch[@]:0:${#launch[@]}-1}" "$ranks") run=()
+    local name=$1 ranks=$2 times=$3 log code=0
+    local mpi=("${launcher[@]}" -n "$ranks") run=()
     shift 3
     log=$out/jacobi-$name-$ranks.txt
     case $name in
@@ -60,14 +50,12 @@ jacobi_run() {
         ;;
     *) run=("${mpi[@]}" "$build/peer_${name}_jacobi") ;;
     esac
-    echo "bench.sh: $ranks rank(s): $name"
-    if ! timeout "$jacobi_limit" "${run[@]}" --repeat "$times" "$@" \
-        "${jacobi_arguments[@]}" >"$log" 2>"$log.err"; then
-        echo "bench.sh: $name failed on $ranks rank(s), see $log.err" >&2
-        tail -5 "$log.err" >&2
-        jacobi_failed=1
-    fi
-    [ -s "$log.err" ] || rm -f "$log.err"
+    bench_run jacobi "$ranks-on-$ranks" "$name" 1 "$jacobi_limit" "$log" \
+        "${run[@]}" --repeat "$times" "$@" "${jacobi_arguments[@]}" || code=$?
+    case $name in
+    kernel | exchange) [ $code -ne 1 ] || jacobi_failed=1 ;;
+    esac
+    [ $code -ne 2 ]
 }
 
 # Median of a program's runs, its efficiency against its own run of one rank
@@ -168,16 +156,19 @@ jacobi_variants() {
 }
 
 jacobi_main() {
-    local counts=(1 2) sizes=(--size 16384 --size 4096) name ranks logs=()
-    local times
+    local counts=("${gpu_counts[@]}") sizes=(--size 16384 --size 4096)
+    local name ranks times logs=()
     jacobi_failed=0
+    [ "$quick" = no ] || jacobi_limit=25
     rm -f "$out"/jacobi-*
+    status_forget jacobi
     jacobi_build
-    if [ "$gpus" -eq 0 ]; then
+    if [ "$cuda_here" = no ]; then
+        counts=(1 2)
         sizes=(--size 1024 --iterations 200)
     elif [ "$gpus" -lt 2 ]; then
         echo "bench.sh: one GPU: one rank"
-        counts=(1)
+        status_row jacobi 2-on-2 all - 'left out' 0 'needs two GPUs'
     fi
     if [ "$variants" = all ]; then
         jacobi_variants "${sizes[@]}"
@@ -189,19 +180,16 @@ jacobi_main() {
             # Of a peer alone a single figure will do.
             times=$repeat
             [ "$ranks" -gt 1 ] || [ "$name" = kernel ] || times=1
-            jacobi_run "$name" "$ranks" "$times" "${sizes[@]}"
-            logs+=("$out/jacobi-$name-$ranks.txt")
+            ! jacobi_run "$name" "$ranks" "$times" "${sizes[@]}" ||
+                logs+=("$out/jacobi-$name-$ranks.txt")
         done
     done
-    "${launch[@]}" "$build/bin/wharf-info" >"$out/machine.txt" 2>&1 ||
-        fail "wharf-info failed: $(cat "$out/machine.txt")"
+    machine_describe 2
     cp "$out/machine.txt" "$out/jacobi.txt"
+    if [ ${#logs[@]} -eq 0 ]; then
+        fail "jacobi: nothing could be run"
+    fi
     jacobi_table "${logs[@]}" >>"$out/jacobi.txt" || jacobi_failed=1
     jacobi_json "${logs[@]}" >"$out/jacobi.json"
-    if [ "$jacobi_failed" -eq 0 ]; then
-        echo "# PASS" >>"$out/jacobi.txt"
-    else
-        echo "# FAIL" >>"$out/jacobi.txt"
-    fi
-    cat "$out/jacobi.txt"
+    verdict $jacobi_failed "$out/jacobi.txt"
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: MIT
 # The part of bench.sh that measures hand-over between ranks; sourced by it.
-# Uses its variables: root out build repeat rounds gpus machine, and build_peer.
+# Uses its variables, and what is in common.sh.
 
 # A run that hangs must not hold up the others.
 sync_limit=300
@@ -13,75 +13,37 @@ sync_logs() { # SHAPE
         grep -E "/sync-$1-(wharf|nvshmem|torch)-[0-9]+\.txt$" | sort
 }
 
-# ---- MPS --------------------------------------------------------------------
-# A server of our own, found only through our own directory, stopped at the end
-# however that comes about.
-mps_dir=
-
-mps_start() {
-    mps_dir=$(mktemp -d)
-    export CUDA_MPS_PIPE_DIRECTORY=$mps_dir/pipe
-    export CUDA_MPS_LOG_DIRECTORY=$mps_dir/log
-    mkdir -p "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-    trap mps_stop EXIT
-    nvidia-cuda-mps-control -d
-}
-
-mps_stop() {
-    [ -n "$mps_dir" ] || return 0
-    echo quit | timeout 20 nvidia-cuda-mps-control >/dev/null 2>&1 || true
-    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
-    rm -rf "$mps_dir"
-    mps_dir=
-    trap - EXIT
-}
-
 # ---- Peers ------------------------------------------------------------------
 
-# Where a Python package lies; nothing if it is not installed.
-python_package() {
-    python3 - "$1" <<'PYTHON' 2>/dev/null || true
-import importlib.util, sys
-found = importlib.util.find_spec(sys.argv[1])
-print(list(found.submodule_search_locations)[0] if found else "")
-PYTHON
+sync_peers() {
+    build_over_wharf sync_latency
+    sync_nvshmem=yes
+    build_nvshmem peer_nvshmem_sync || sync_nvshmem=no
+    sync_torch=yes
+    [ -n "$(python_package torch)" ] || sync_torch=no
 }
 
-sync_peers() {
-    local nvshmem
-    library=$(dirname "$(find "$build" -name libwharf.so -print -quit)")
-    build_peer sync_latency -L"$library" -lwharf -Xlinker -rpath="$library"
-    nvshmem=$(python_package nvidia.nvshmem)
-    nvshmem_library=
-    if [ -n "$nvshmem" ] &&
-        (build_peer peer_nvshmem_sync -rdc=true -I"$nvshmem/include" \
-            -L"$nvshmem/lib" -lnvshmem_device -l:libnvshmem_host.so.3 \
-            -lcuda -lcudadevrt -lnvidia-ml -Xlinker -rpath="$nvshmem/lib"); then
-        nvshmem_library=$nvshmem/lib
-    else
-        echo "bench.sh: no NVSHMEM to compare with"
-    fi
-    torch=
-    if [ -n "$(python_package torch)" ]; then
-        torch=yes
-    else
-        echo "bench.sh: no PyTorch to compare with"
-    fi
+# Rows for the peers that cannot take part in a shape.
+sync_absent() { # SHAPE
+    [ "$sync_nvshmem" = yes ] || status_row sync "$1" nvshmem - absent 0 \
+        "$(absent NVSHMEM peer_nvshmem_sync)"
+    [ "$sync_torch" = yes ] || status_row sync "$1" torch - absent 0 \
+        'no PyTorch on this machine'
 }
 
 # ---- Runs -------------------------------------------------------------------
 
 # One program once: shape, name, turn, ranks, visible GPUs. Some peers cannot do
-# every shape; then there is no figure, and the log says why.
+# every shape; then there is no figure, and the status table says why.
 sync_run() {
-    local shape=$1 name=$2 turn=$3 ranks=$4 devices=$5
+    local shape=$1 name=$2 turn=$3 ranks=$4 devices=$5 code=0
     local log=$out/sync-$shape-$name-$turn.txt
-    local mpi=("${launch[@]:0:${#launch[@]}-1}" "$ranks")
-    local run=(env "CUDA_VISIBLE_DEVICES=$devices" timeout "$sync_limit")
+    local mpi=("${launcher[@]}" -n "$ranks")
+    local run=(env "CUDA_VISIBLE_DEVICES=$devices")
     case $name in
     wharf) run+=("${mpi[@]}" "$build/sync_latency") ;;
     nvshmem)
-        run+=(env "LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}"
+        run+=("LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}"
             "${mpi[@]}" "$build/peer_nvshmem_sync")
         ;;
     torch)
@@ -90,12 +52,9 @@ sync_run() {
             "$root/scripts/bench/peer_torch_sync.py")
         ;;
     esac
-    echo "bench.sh: $shape, run $turn of $repeat: $name"
-    if ! "${run[@]}" --rounds "$rounds" >"$log" 2>"$log.err"; then
-        echo "bench.sh: $name failed at $shape, see $log.err" >&2
-        [ "$name" != wharf ] || sync_failed=1
-    fi
-    [ -s "$log.err" ] || rm -f "$log.err"
+    bench_run sync "$shape" "$name" "$turn" "$sync_limit" "$log" \
+        "${run[@]}" --rounds "$rounds" || code=$?
+    [ "$name" != wharf ] || [ $code -ne 1 ] || sync_failed=1
 }
 
 # All programs of a shape in turn.
@@ -113,34 +72,43 @@ sync_shape() {
 sync_gpu_runs() {
     local peers=(wharf) shared=(wharf)
     sync_peers
-    [ -z "$nvshmem_library" ] || peers+=(nvshmem) shared+=(nvshmem)
-    [ -z "$torch" ] || peers+=(torch)
+    [ "$sync_nvshmem" = no ] || peers+=(nvshmem) shared+=(nvshmem)
+    [ "$sync_torch" = no ] || peers+=(torch)
     if [ "$gpus" -ge 2 ]; then
+        sync_absent 2-on-2
         sync_shape 2-on-2 2 0,1 "${peers[@]}"
         sync_shape 4-on-2 4 0,1 wharf
         sync_shape 16-on-2 16 0,1 wharf
+    else
+        status_row sync 2-on-2 all - 'left out' 0 'needs two GPUs'
+        status_row sync 16-on-2 all - 'left out' 0 'needs two GPUs'
     fi
     sync_shape 2-on-1 2 0 "${shared[@]}"
-    if command -v nvidia-cuda-mps-control >/dev/null; then
-        mps_start
+    status_row sync 2-on-1 torch - 'left out' 0 \
+        'symmetric memory wants a GPU for each rank'
+    [ "$gpus" -ge 2 ] || sync_shape 8-on-1 8 0 wharf
+    if mps_start; then
         sync_shape 2-on-1-mps 2 0 "${shared[@]}"
+        [ "$gpus" -ge 2 ] || sync_shape 8-on-1-mps 8 0 wharf
         [ "$gpus" -lt 2 ] || sync_shape 16-on-2-mps 16 0,1 wharf
         mps_stop
     else
-        echo "bench.sh: no nvidia-cuda-mps-control: nothing under MPS"
+        status_row sync 2-on-1-mps all - absent 0 'no MPS server starts here'
+        echo "bench.sh: no MPS server: nothing under MPS"
     fi
 }
 
 sync_host_runs() {
-    local ranks turn log
+    local ranks turn code
     for ranks in 2 4; do
         sync_shapes+=("$ranks-on-host")
         for turn in $(seq "$repeat"); do
-            log=$out/sync-$ranks-on-host-wharf-$turn.txt
-            echo "bench.sh: $ranks-on-host, run $turn of $repeat: wharf"
-            "${launch[@]:0:${#launch[@]}-1}" "$ranks" \
-                "$build/bin/wharf-bench" sync --rounds "$rounds" >"$log" ||
-                sync_failed=1
+            code=0
+            bench_run sync "$ranks-on-host" wharf "$turn" "$sync_limit" \
+                "$out/sync-$ranks-on-host-wharf-$turn.txt" "${launcher[@]}" \
+                -n "$ranks" "$build/bin/wharf-bench" sync --rounds "$rounds" ||
+                code=$?
+            [ $code -ne 1 ] || sync_failed=1
         done
     done
 }
@@ -149,7 +117,9 @@ sync_host_runs() {
 
 # Median of the medians of all runs, an operation a line, a program a column.
 sync_table() {
-    local shape=$1
+    local shape=$1 logs
+    mapfile -t logs < <(sync_logs "$shape")
+    [ ${#logs[@]} -gt 0 ] || return 0
     awk -v shape="$shape" '
     function middle(key,    n, i, j, v, t) {
         n = split(medians[key], v, " ")
@@ -189,13 +159,13 @@ sync_table() {
             }
             print ""
         }
-    }' $(sync_logs "$shape")
+    }' "${logs[@]}"
 }
 
 sync_json() {
     local shape logs=()
     for shape in "${sync_shapes[@]}"; do
-        logs+=($(sync_logs "$shape"))
+        mapfile -t -O "${#logs[@]}" logs < <(sync_logs "$shape")
     done
     awk -v machine="$machine" -v gpus="$gpus" '
     BEGIN {
@@ -228,24 +198,39 @@ sync_main() {
     sync_failed=0
     sync_shapes=()
     rm -f "$out"/sync-*
-    if [ "$gpus" -gt 0 ] && command -v nvcc >/dev/null; then
+    status_forget sync
+    if [ "$cuda_here" = yes ]; then
         sync_gpu_runs
     else
-        echo "bench.sh: no GPU or no nvcc: Wharf's host backend alone"
+        echo "bench.sh: no GPU or no nvcc: Wharf alone"
         sync_host_runs
     fi
-    "${launch[@]}" "$build/bin/wharf-info" >"$out/machine.txt" 2>&1 ||
-        fail "wharf-info failed: $(cat "$out/machine.txt")"
+    machine_describe 2
     cp "$out/machine.txt" "$out/sync.txt"
     for shape in "${sync_shapes[@]}"; do
-        sync_table "$shape"
+        sync_table "$shape" || sync_failed=1
     done >>"$out/sync.txt"
-    sync_json >"$out/sync.json"
-    if [ "$sync_failed" -eq 0 ]; then
-        echo "# PASS" >>"$out/sync.txt"
-    else
-        echo "# FAIL" >>"$out/sync.txt"
-    fi
-    cat "$out/sync.txt"
-    echo "bench.sh: written to $out"
+    sync_json >"$out/sync.json" || sync_failed=1
+    verdict $sync_failed "$out/sync.txt"
+}
+
+# ---- Every pair -------------------------------------------------------------
+
+# Two ranks on each GPU, four at least, sixteen at most.
+latency_main() {
+    local ranks=$((gpus > 0 ? 2 * gpus : 4)) turn code
+    latency_failed=0
+    [ "$ranks" -ge 4 ] || ranks=4
+    [ "$ranks" -le 16 ] || ranks=16
+    rm -f "$out"/latency*
+    status_forget latency
+    for turn in $(seq "$repeat"); do
+        code=0
+        bench_run latency "$ranks-on-$gpus" wharf "$turn" 120 \
+            "$out/latency-$ranks-$turn.txt" "${launcher[@]}" -n "$ranks" \
+            "$build/bin/wharf-bench" latency --rounds "$rounds" || code=$?
+        [ $code -ne 1 ] || latency_failed=1
+    done
+    cat "$out"/latency-*.txt >"$out/latency.txt"
+    verdict $latency_failed "$out/latency.txt"
 }

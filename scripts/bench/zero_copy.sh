@@ -1,26 +1,18 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034
 # SPDX-License-Identifier: MIT
 # The part of bench.sh that measures host memory used by GPUs in place, and
-# rings; sourced by it. Uses its variables: root out build repeat rounds gpus
-# machine.
+# rings; sourced by it. Uses its variables, and what is in common.sh.
 
 # A run that hangs must not hold up the others.
 zero_limit=120
 
-zero_failed=0
-
-# Ranks, then what to run; output goes to LOG and, if it fails, is shown.
-zero_run() { # LOG RANKS COMMAND...
-    local log=$1 ranks=$2
-    shift 2
-    echo "bench.sh: $ranks ranks: ${*##*/}"
-    if ! timeout "$zero_limit" "${launch[@]:0:${#launch[@]}-1}" "$ranks" "$@" \
-        >"$log" 2>"$log.err"; then
-        echo "bench.sh: failed:" >&2
-        tail -5 "$log" "$log.err" >&2
-        zero_failed=1
-    fi
-    [ -s "$log.err" ] || rm -f "$log.err"
+# Part, shape, program, turn; output goes to LOG.
+zero_run() { # PART SHAPE PROGRAM TURN LOG RANKS COMMAND...
+    local part=$1 shape=$2 program=$3 turn=$4 log=$5 ranks=$6 code=0
+    shift 6
+    bench_run "$part" "$shape" "$program" "$turn" "$zero_limit" "$log" \
+        "${launcher[@]}" -n "$ranks" "$@" || code=$?
+    [ $code -ne 1 ] || zero_failed=1
 }
 
 # Rates of kernels beside those of the copy engines: median of the runs'
@@ -81,15 +73,16 @@ zero_sweep() { # FILTER
     echo "# mapped 1080p frames by blocks and bytes of a tile: copy, mapped (us)"
     for shape in 640:264 640:528 2048:66 2048:132 2048:264 2048:528 6144:66; do
         tile=${shape%:*} blocks=${shape#*:}
-        zero_run "$log" 1 "$1" --frames 100 --ways copy,mapped \
-            --table without --blocks "$blocks" --tile "$tile" >&2
+        zero_run zero-copy sweep "$tile:$blocks" 1 "$log" 1 "$1" --frames 100 \
+            --ways copy,mapped --table without --blocks "$blocks" \
+            --tile "$tile" >&2
         awk -v blocks="$blocks" -v tile="$tile" '
             $1 == "copy" { copy = $4 } $1 == "mapped" { mapped = $4 }
             END { printf " %5d blocks of %5d: %8s %8s\n", blocks, tile, \
                 copy, mapped }' "$log"
     done
-    zero_run "$log" 1 "$1" --frames 100 --ways copy,mapped --table without \
-        --direct >&2
+    zero_run zero-copy sweep resident 1 "$log" 1 "$1" --frames 100 \
+        --ways copy,mapped --table without --direct >&2
     awk '$1 == "copy" { copy = $4 } $1 == "mapped" { mapped = $4 }
         END { printf " %-21s: %8s %8s\n", "resident kernel", copy, mapped }' \
         "$log"
@@ -102,18 +95,18 @@ zero_frames() {
     local filter=$build/mpi_examples/07_frame_filter log
     local size=1080p
     [ "$gpus" -gt 0 ] || size=640x360
-    cmake -S "$root" -B "$build" -DWHARF_BUILD_EXAMPLES=ON >>"$out/build.log" ||
-        fail "configuring failed, see $out/build.log"
-    cmake --build "$build" --target 07_frame_filter -j "$(nproc)" \
-        >>"$out/build.log" 2>&1 ||
-        fail "building 07_frame_filter failed, see $out/build.log"
-    zero_run "$out/frames-1.txt" 1 "$filter" --generate "$size" \
-        --out "$out/frames"
-    zero_run "$out/frames-2.txt" 2 "$filter" --generate "$size"
-    if [ "$gpus" -gt 0 ]; then
-        zero_run "$out/frames-8k.txt" 2 "$filter" --generate 8k --keep 2 \
-            --frames 40
+    build_wharf 07_frame_filter
+    zero_run zero-copy 1-rank frames 1 "$out/frames-1.txt" 1 "$filter" \
+        --generate "$size" --out "$out/frames"
+    zero_run zero-copy 2-ranks frames 1 "$out/frames-2.txt" 2 "$filter" \
+        --generate "$size"
+    if [ "$gpus" -gt 0 ] && [ "$quick" = no ]; then
+        zero_run zero-copy 8k frames 1 "$out/frames-8k.txt" 2 "$filter" \
+            --generate 8k --keep 2 --frames 40
         zero_sweep "$filter" >"$out/frames-sweep.txt"
+    elif [ "$quick" = yes ]; then
+        status_row zero-copy 8k frames - 'left out' 0 'by --quick'
+        status_row zero-copy sweep frames - 'left out' 0 'by --quick'
     fi
     for log in "$out"/frames-*.txt; do
         echo
@@ -122,44 +115,38 @@ zero_frames() {
     done >>"$out/zero-copy.txt"
 }
 
-zero_finish() { # TEXT
-    if [ "$zero_failed" -eq 0 ]; then
-        echo "# PASS" >>"$1"
-    else
-        echo "# FAIL" >>"$1"
-    fi
-    cat "$1"
-    echo "bench.sh: written to $out"
-}
-
-zero_machine() {
-    "${launch[@]}" "$build/bin/wharf-info" >"$out/machine.txt" 2>&1 ||
-        fail "wharf-info failed: $(cat "$out/machine.txt")"
-}
-
 zero_copy_main() {
-    local turn logs=() few=$((rounds < 7 ? rounds : 7))
+    local turn log logs=() few=$((rounds < 7 ? rounds : 7))
+    zero_failed=0
     rm -rf "$out"/zero-copy* "$out"/frames*
-    zero_machine
+    status_forget zero-copy
+    machine_describe 2
     cp "$out/machine.txt" "$out/zero-copy.txt"
     for turn in $(seq "$repeat"); do
-        logs+=("$out/zero-copy-$turn.txt")
-        zero_run "${logs[-1]}" 1 "$build/bin/wharf-bench" zero-copy \
-            --sizes 2m,64m,256m --rounds "$few"
+        log=$out/zero-copy-$turn.txt
+        zero_run zero-copy 1-rank wharf "$turn" "$log" 1 \
+            "$build/bin/wharf-bench" zero-copy --sizes 2m,64m,256m \
+            --rounds "$few"
+        [ ! -s "$log" ] || logs+=("$log")
     done
-    zero_table "${logs[@]}" >>"$out/zero-copy.txt"
+    [ ${#logs[@]} -eq 0 ] || zero_table "${logs[@]}" >>"$out/zero-copy.txt" ||
+        zero_failed=1
     zero_frames
-    zero_finish "$out/zero-copy.txt"
+    verdict "$zero_failed" "$out/zero-copy.txt"
+    zero_copy_failed=$zero_failed
 }
 
 # One consumer and seven, on two GPUs where there are two.
 ring_main() {
     local turn consumers log
+    zero_failed=0
     rm -f "$out"/ring*
-    zero_machine
+    status_forget ring
+    machine_describe 2
     for consumers in 1 7; do
         for turn in $(seq "$repeat"); do
-            zero_run "$out/ring-$consumers-$turn.txt" $((consumers + 1)) \
+            zero_run ring "$((consumers + 1))-on-$gpus" wharf "$turn" \
+                "$out/ring-$consumers-$turn.txt" $((consumers + 1)) \
                 "$build/bin/wharf-bench" ring --rounds "$rounds"
         done
     done
@@ -168,5 +155,6 @@ ring_main() {
         echo
         cat "$log"
     done >>"$out/ring.txt"
-    zero_finish "$out/ring.txt"
+    verdict $zero_failed "$out/ring.txt"
+    ring_failed=$zero_failed
 }
