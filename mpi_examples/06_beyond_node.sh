@@ -11,7 +11,7 @@
 #
 # Between the nodes the exchange goes by MPI, inside them straight into the
 # neighbour's memory; the program says neither. Exit code 77 with the reason
-# where two hosts cannot be made.
+# where two hosts cannot be made. MPIEXEC: the launcher, if it is not mpirun.
 set -u -o pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 program=${1:-$root/build/mpi_examples/05_halo_2d}
@@ -31,8 +31,8 @@ field() {
         END { close("cat 1>&2"); print crc }'
 }
 
-launch=(mpirun -n 4)
-if mpirun --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE\|PRRTE'; then
+launch=("${MPIEXEC:-mpirun}" -n 4)
+if "${launch[0]}" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE\|PRRTE'; then
     launch+=(--oversubscribe)
     [ "$(id -u)" -ne 0 ] || launch+=(--allow-run-as-root)
 fi

@@ -10,6 +10,8 @@
  * every launcher, and MPI stays whole.
  *
  * Run: mpirun --enable-recovery -n 4 10_checkpoint FILE [killed|stopped]
+ * MPICH: mpiexec -n 4 -disable-auto-cleanup sh survive.sh 10_checkpoint FILE
+ * with tests/support/survive.sh, which tells why.
  */
 #include <mpi.h>
 #include <signal.h>

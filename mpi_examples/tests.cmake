@@ -24,7 +24,8 @@ foreach(np 1 4)
   wharf_example_test(01_hello ${np} LABELS mp fake gpu example)
 endforeach()
 
-foreach(name hello_cpp hello_fortran)
+foreach(name hello_cpp ring_cpp worker_cpp hello_fortran halo_fortran
+        worker_fortran)
   if(TARGET ${name})
     wharf_example_test(${name} 2 LABELS mp fake gpu example)
   endif()
@@ -51,7 +52,7 @@ wharf_example_test(10_checkpoint 3 LABELS mp fake gpu example
                    ARGS ${CMAKE_CURRENT_BINARY_DIR}/checkpoint stopped)
 # A killed rank: only some launchers let the others go on, and then their exit
 # status says nothing.
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
+if(WHARF_MPIEXEC_RECOVERY)
   foreach(label mp fake gpu)
     if(NOT TEST ${label}.10_checkpoint.np3)
       continue()
@@ -59,7 +60,8 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
     set(test ${label}.10_checkpoint.np3.killed)
     add_test(NAME ${test}
              COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 3
-                     ${WHARF_MPIEXEC_FLAGS} --enable-recovery ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_RECOVERY}
                      $<TARGET_FILE:10_checkpoint> ${MPIEXEC_POSTFLAGS}
                      ${CMAKE_CURRENT_BINARY_DIR}/checkpoint.killed.${label} killed)
     _wharf_backend_environment(${label} ${test} 2 environment)

@@ -120,7 +120,8 @@ if(MPIEXEC_EXECUTABLE)
   set_tests_properties(
     hosts.06_beyond_node
     PROPERTIES LABELS "hosts;example" TIMEOUT ${WHARF_TEST_TIMEOUT}
-               ENVIRONMENT "WHARF_BACKEND=host;${WHARF_TEST_ENVIRONMENT};${no_leaks}"
+               ENVIRONMENT
+               "WHARF_BACKEND=host;MPIEXEC=${MPIEXEC_EXECUTABLE};${WHARF_TEST_ENVIRONMENT};${no_leaks}"
                PASS_REGULAR_EXPRESSION "the same bits" RESOURCE_LOCK
                "${WHARF_TEST_LOCK}")
   if(NOT WHARF_FAIL_ON_SKIP)

@@ -3,10 +3,10 @@
 # library of this build, and NumPy; without one they are skipped, and say so.
 set(WHARF_PYTHON "" CACHE FILEPATH "Python with mpi4py and numpy, for the tests")
 
-# Open MPI's launcher starts no ranks of another library.
+# Ranks of another library would each take themselves for a job.
 set(_wharf_vendor "")
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE|PRRTE")
-  set(_wharf_vendor "Open MPI")
+if(NOT WHARF_MPI_FAMILY STREQUAL "other")
+  set(_wharf_vendor "${WHARF_MPI_FAMILY}")
 endif()
 if(NOT WHARF_PYTHON)
   find_program(WHARF_PYTHON_OF_PATH python3)
@@ -84,6 +84,11 @@ if(NOT WHARF_SANITIZE)
   wharf_viewer_test(gpu)
   wharf_python_test(numpy share_numpy.py 1 mp)
   wharf_python_test(numpy share_numpy.py 3 mp)
+  foreach(label mp gpu)
+    wharf_python_test(halo halo_numpy.py 4 ${label})
+    wharf_python_test(ring ring_numpy.py 3 ${label})
+    wharf_python_test(worker worker_numpy.py 2 ${label})
+  endforeach()
   foreach(np 2 4)
     wharf_python_test(torch share_gpu.py ${np} gpu torch)
     wharf_python_test(cupy share_gpu.py ${np} gpu cupy)

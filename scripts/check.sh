@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# check.sh [layers|lists|format|docs|symbols|sizes|words]...: the rules of the
-# house that a machine can hold; without arguments all of them. Exit code 0:
-# kept, 1: broken (each place is named), 77: the tool for the only check asked
-# is missing. `symbols` reads the library named by WHARF_LIBRARY, or build/.
+# check.sh [--skip-missing] [all|CHECK...]: the rules of the house that a machine
+# can hold. Without arguments those that take seconds: layers lists format docs
+# symbols sizes words duplicates shell; `all` runs tidy and cppcheck too, which
+# take minutes. Exit code 0: kept, 1: broken (each place is named). A check
+# whose tool is missing says so; one that was asked for by name is then broken,
+# or with --skip-missing ends with 77 if no other one ran. `symbols` reads the
+# library named by WHARF_LIBRARY, or build/; `tidy` a build directory, build/ or
+# WHARF_BUILD.
+# --declared only prints the names of the public calls.
 set -u
 shopt -s lastpipe # complain runs in this shell and sets its variables
 cd "$(dirname "$0")/.." || exit 1
@@ -135,8 +140,47 @@ declared_symbols() {
         include/wharf/*.h | sort -u
 }
 
+# What runtime/DESIGN.md, "What a release keeps", says of names and versions:
+# of the map's nodes, and of the symbols that nm lists on stdin.
+broken_versions() { # SONAME
+    SONAME=$1 perl -ne '
+        BEGIN {
+            local $/;
+            open(my $header, "<", "include/wharf/version.h") or die;
+            my %v = <$header> =~ /WHARF_VERSION_(MAJOR|MINOR) (\d+)/g;
+            my $abi = $v{MAJOR} ? $v{MAJOR} : "0.$v{MINOR}";
+            print "SONAME is $ENV{SONAME}, not libwharf.so.$abi\n"
+                if $ENV{SONAME} ne "libwharf.so.$abi";
+            open(my $file, "<", "runtime/wharf.map") or die;
+            (my $map = <$file>) =~ s{/\*.*?\*/}{}gs;
+            while ($map =~ /([\w.]+)\s*\{(.*?)\}\s*([\w.]*)\s*;/gs) {
+                my ($node, $body, $before) = ($1, $2, $3);
+                my ($public) = $body =~ /global:(.*?)(?:local:|$)/s;
+                print "wharf.map: $node must follow ", $nodes[-1] // "none", "\n"
+                    if $before ne ($nodes[-1] // "");
+                print "wharf.map: $node: local: *; goes into the first node\n"
+                    if !@nodes != ($body =~ /local:\s*\*;/);
+                push @nodes, $node;
+                push @open, $node if $public =~ /\*/;
+                $node_of{$_} = $node for $public =~ /(\w+);/g;
+            }
+            print "wharf.map: the last node must be WHARF_$v{MAJOR}.$v{MINOR}\n"
+                if ($nodes[-1] // "") ne "WHARF_$v{MAJOR}.$v{MINOR}";
+            print "wharf.map: before 1.0 there is one node: the SONAME is new\n"
+                if !$v{MAJOR} && @nodes != 1;
+            print "wharf.map: $_ is released and names each of its calls\n"
+                for grep { $_ ne $nodes[-1] } @open;
+        }
+        next unless /^\S+ [^A] (\w+)(?:@+(\S+))?$/;
+        my $node = delete $node_of{$1} // $nodes[-1];
+        print "$1 has the version ", $2 // "none", ", not $node\n"
+            if ($2 // "") ne $node;
+        END { print "wharf.map: $_ of $node_of{$_} is gone\n"
+            for sort keys %node_of }'
+}
+
 check_symbols() {
-    local library=${WHARF_LIBRARY:-build/runtime/libwharf.so} exported
+    local library=${WHARF_LIBRARY:-build/runtime/libwharf.so} exported soname
     if [ ! -e "$library" ] || ! command -v nm >/dev/null; then
         echo "skipped: symbols: $library (set WHARF_LIBRARY) and nm are needed"
         return 77
@@ -150,6 +194,9 @@ check_symbols() {
         complain "exported, but declared in no public header"
     comm -13 <(printf '%s\n' "$exported") <(declared_symbols) |
         complain "declared in a public header, but not exported"
+    soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
+    nm -D --defined-only "$library" | broken_versions "$soname" |
+        complain "the rules of names and versions (runtime/DESIGN.md) are broken"
 }
 
 check_sizes() {
@@ -196,17 +243,39 @@ check_words() {
         complain "blanks at the end of a line"
 }
 
+# For scripts/docs/pages.sh: who has to have a page.
+if [ "${1:-}" = --declared ]; then
+    declared_symbols
+    exit
+fi
+
+# shellcheck source=scripts/check_code.sh
+. scripts/check_code.sh
+
+fast=(layers lists format docs symbols sizes words duplicates shell)
+skip_missing=''
+if [ "${1:-}" = --skip-missing ]; then
+    skip_missing=1
+    shift
+fi
 checks=("$@")
-[ ${#checks[@]} -gt 0 ] || checks=(layers lists format docs symbols sizes words)
-skipped=0
+case ${1:-} in
+'') checks=("${fast[@]}") skip_missing=1 ;;
+all) checks=("${fast[@]}" cppcheck tidy) skip_missing=1 ;;
+esac
+ran=()
 for check in "${checks[@]}"; do
     if ! declare -F "check_$check" >/dev/null; then
         echo "check.sh: no check named $check" >&2
         exit 1
     fi
     "check_$check"
-    [ $? -ne 77 ] || skipped=$((skipped + 1))
+    if [ $? -ne 77 ]; then
+        ran+=("$check")
+    elif [ -z "$skip_missing" ]; then
+        broken=1
+    fi
 done
 [ $broken -eq 0 ] || exit 1
-[ $skipped -lt ${#checks[@]} ] || exit 77
-echo "kept: ${checks[*]}"
+[ ${#ran[@]} -gt 0 ] || exit 77
+echo "kept: ${ran[*]}"

@@ -4,7 +4,8 @@
 # check_docs.sh [HEADER...]: every function that the public headers declare has
 # a comment block right before it that says whether the call is collective
 # ("Collective on ..." or "Local...") and what it returns (@return); every
-# public type has a comment; every parameter that the block describes exists.
+# public type has a comment; every parameter is described, and every one that
+# is described exists.
 # Names each place that lacks something; exit code 1 if there is one.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -27,11 +28,17 @@ for header; do
             $block =~ /^ \* (Collective on|Local)\b/m or
                 say_at($at, "$name: neither Collective on ... nor Local");
             $block =~ /^ \* \@return\b/m or say_at($at, "$name: no \@return");
-            while ($block =~ /\@param(?:\[[a-z,]+\])?\s+([\w, ]+?)(?=  |\n| [^,\w]|$| \w)/g) {
+            my %described;
+            while ($block =~ /\@param(?:\[[a-z,]+\])?\s+(\w+(?:, \w+)*)/g) {
                 for my $p (split /,\s*/, $1) {
+                    $described{$p} = 1;
                     $parameters =~ /\b\Q$p\E\b/ or
                         say_at($at, "$name: \@param $p does not exist");
                 }
+            }
+            for my $p ($parameters =~ /(\w+)\s*(?:,|$)/g) {
+                $described{$p} || $p eq "void" or
+                    say_at($at, "$name: no \@param $p");
             }
         }
         while (/^typedef (?:struct|enum) \w+ \{/gm) {

@@ -66,14 +66,30 @@ setup_packages() {
         stop "apt-get could not install ${packages[*]}"
 }
 
-# What only tests need: the Python examples, and hosts made of namespaces. What
-# cannot be installed is no reason to stop: these tests are skipped.
-setup_test_packages() {
+# Doxygen is small where clang's libraries are already; elsewhere it brings 40 MB
+# of them, which is for whoever asks for it.
+doxygen_wanted() { # asked for: 1
+    ! command -v doxygen >/dev/null &&
+        { [ -n "${1:-}" ] ||
+            PATH=$PATH:/usr/sbin:/sbin ldconfig -p | grep -q 'libclang-cpp\.so'; }
+}
+
+# What only tests need: the Python examples, hosts made of namespaces, the
+# reference. What cannot be installed is no reason to stop: these tests are
+# skipped.
+setup_test_packages() { # DOCS: 1 with what the reference needs in any case,
+    # MPICH: 1 with a second MPI
     local packages=(python3-mpi4py python3-numpy) python root=()
     for python in python3 /usr/bin/python3; do
         ! "$python" -c 'import mpi4py, numpy' 2>/dev/null || packages=()
     done
     PATH=$PATH:/usr/sbin:/sbin command -v ip >/dev/null || packages+=(iproute2)
+    # Without its screens it brings four small packages.
+    command -v gnuplot >/dev/null || packages+=(gnuplot-nox)
+    ! doxygen_wanted "${1:-}" || packages+=(doxygen)
+    # Beside Open MPI, which stays what mpicc and mpirun are.
+    [ -z "${2:-}" ] || command -v mpicc.mpich >/dev/null ||
+        packages+=(mpich libmpich-dev)
     [ ${#packages[@]} -gt 0 ] || return 0
     command -v apt-get >/dev/null || return 0
     if [ "$(id -u)" -ne 0 ]; then

@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# test.sh [--sanitizers] [CTEST-OPTION...]: builds Wharf and runs all its tests
-# that this machine can run: with GPUs when there are any. Installs what is
-# missing (apt, as root or with sudo). With --sanitizers, or when CI is set,
-# also runs them under the sanitizers, as far as 20 minutes allow.
+# test.sh [--mpich] [--sanitizers] [--docs] [--only asan|tsan|mpich]
+# [CTEST-OPTION...]: builds Wharf and runs all its tests that this machine can
+# run: with GPUs when there are any. Installs what is missing (apt, as root or
+# with sudo). With --mpich, or when CI is set, also builds with MPICH, where it
+# is beside another MPI, and runs the tests that know MPI. With --sanitizers, or
+# when CI is set, also runs them under the sanitizers. Both go as far as 20
+# minutes allow, and say what they leave out. With --docs installs what the
+# tests of the documentation need, however large. With --only, that alone,
+# however long it takes: asan finds wrong addresses, leaks and undefined
+# behaviour, tsan finds races.
 #
 # The last line is "N passed, N failed, N skipped".
 set -u -o pipefail
@@ -12,16 +18,39 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/setup.sh
 
 sanitizers=${CI:-}
-if [ "${1:-}" = --sanitizers ]; then
-    sanitizers=1
+mpich=${CI:-}
+docs=
+only=
+while :; do
+    case ${1:-} in
+    --mpich) mpich=1 ;;
+    --sanitizers) sanitizers=1 ;;
+    --docs) docs=1 ;;
+    --only)
+        only=${2:-}
+        case $only in
+        mpich) mpich=1 && shift ;;
+        asan | tsan) mpich= && shift ;;
+        *) stop "--only wants asan, tsan or mpich, not '$only'" ;;
+        esac
+        ;;
+    *) break ;;
+    esac
     shift
-fi
+done
 
-# All of it must end within 20 minutes on two cores: a sanitizer is begun, with
+# All of it must end within 20 minutes on two cores. MPICH's build is begun, and
+# each handful of its tests, as long as there is time. A sanitizer is begun, with
 # the quick labels, as long as there is time for them; the others, which take
 # minutes, only if all before them was quick.
+latest_mpich_build_s=840
+latest_mpich_s=1020
 latest_build_s=780
 latest_start_s=480
+if [ -n "$only" ]; then
+    latest_build_s=1000000 latest_start_s=1000000
+    latest_mpich_build_s=1000000 latest_mpich_s=1000000
+fi
 
 passed=0 failed=0 skipped=0
 finish() {
@@ -85,6 +114,38 @@ run_tests() { # DIRECTORY error|ignore CTEST-OPTION...
     fi
 }
 
+# Fewer than all tests: those that vary the driver, the mechanism or the number
+# of ranks would show nothing more of MPI, and the tools are another's output.
+mpich_run() { # [CTEST-OPTION...]
+    local all from=1 handful=40 which=(
+        -L '^(mp|fake|fault|example)$' -LE '^(gpu|tools)$' -E
+        '^fake\.(sweep|device|driver|foreign|fake)|\.np(8|16|32|64|128)(\.|$)|cycles|\.(dev[0-9]+|mps|no_[a-z_]+|on_host[a-z_]*|kernel_on_host|ipc|kernel|mem-ops|hybrid|by_[a-z]+|signal_[a-z-]+|chunks|memfd|vmm|fabric)$')
+    if ! command -v mpicc.mpich >/dev/null; then
+        say "mpich: left out, it is not installed beside another MPI"
+        return
+    fi
+    if [ $SECONDS -gt $latest_mpich_build_s ]; then
+        say "mpich: left out, $SECONDS s are used"
+        return
+    fi
+    # Kernels for one GPU are enough to build.
+    step "configuring mpich" setup_configure mpich build-mpich \
+        -DWHARF_CUDA_ARCHITECTURES=75 -DCMAKE_CUDA_ARCHITECTURES=75 || return
+    step "building mpich" setup_build build-mpich || return
+    all=$(ctest --test-dir build-mpich -N "${which[@]}" "$@" |
+        sed -n 's/^Total Tests: //p')
+    while [ "$from" -le "${all:-0}" ]; do
+        if [ $SECONDS -gt $latest_mpich_s ]; then
+            say "mpich: $((all - from + 1)) of $all tests left out," \
+                "$SECONDS s are used"
+            return
+        fi
+        run_tests build-mpich ignore "${which[@]}" \
+            -I "$from,$((from + handful - 1))" "$@"
+        from=$((from + handful))
+    done
+}
+
 # The thread sanitizer of older compilers cannot run where the kernel spreads
 # addresses widely; then it needs a fixed layout, which not every container
 # allows.
@@ -130,7 +191,20 @@ sanitizer_run() { # PRESET [CTEST-OPTION...]
 
 launcher=()
 setup_packages || exit 1
-setup_test_packages
+setup_test_packages "$docs" "$mpich"
+
+if [ "$only" = tsan ] && ! tsan_works; then
+    say "the thread sanitizer cannot run on this machine"
+    failed=1
+    exit
+elif [ "$only" = mpich ]; then
+    mpich_run "$@"
+    exit
+elif [ -n "$only" ]; then
+    sanitizer_run "$only" "$@"
+    exit
+fi
+
 step "configuring build" setup_configure default build || exit 1
 step "building build" setup_build build || exit 1
 
@@ -140,6 +214,10 @@ if gpu_here; then
     labels=()
 fi
 run_tests build error "${labels[@]}" "$@"
+
+if [ -n "$mpich" ]; then
+    mpich_run "$@"
+fi
 
 if [ -n "$sanitizers" ]; then
     sanitizer_run asan "$@"

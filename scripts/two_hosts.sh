@@ -10,8 +10,9 @@
 # in the place of ssh. So what must go by network does, and shared memory does
 # not reach across.
 #
-# Needs root or user namespaces, iproute2, util-linux and Open MPI. Exit code:
-# the program's; 77 with a reason where hosts cannot be made; 2 for wrong usage.
+# Needs root or user namespaces, iproute2, util-linux and Open MPI, whose
+# launcher is mpirun, or MPIEXEC from the environment. Exit code: the program's;
+# 77 with a reason where hosts cannot be made; 2 for wrong usage.
 #
 # Nothing is left behind however it ends. All of it lives in one PID namespace
 # whose first process dies with this script, and with it, by the kernel, every
@@ -21,6 +22,7 @@ set -u -o pipefail
 
 self=${BASH_SOURCE[0]}
 network=10.77.0
+launcher=${MPIEXEC:-mpirun}
 
 skip() {
     echo "skipped: $1"
@@ -78,7 +80,7 @@ first() { # RANKS PROGRAM...
         skip "the veth pair cannot be set up"
 
     # The launcher's own files go with the hosts.
-    TMPDIR=/dev/shm mpirun --allow-run-as-root --oversubscribe \
+    TMPDIR=/dev/shm "$launcher" --allow-run-as-root --oversubscribe \
         --host "wharf-a:$ranks,wharf-b:$ranks" -n $((2 * ranks)) --map-by slot \
         --mca plm rsh --mca plm_rsh_agent /dev/shm/agent \
         --mca oob_tcp_if_include "$network.0/24" \
@@ -114,10 +116,10 @@ done
 [ $# -gt 0 ] || usage
 
 PATH=$PATH:/usr/sbin:/sbin
-for tool in ip mount unshare nsenter setpriv realpath mpirun; do
+for tool in ip mount unshare nsenter setpriv realpath "$launcher"; do
     command -v "$tool" >/dev/null || skip "$tool is not installed"
 done
-mpirun --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' ||
+"$launcher" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' ||
     skip "the launcher is not Open MPI's, and only its ways are known here"
 spaces=(--net --uts --ipc --mount --pid --fork --kill-child --mount-proc)
 [ "$(id -u)" -eq 0 ] || spaces=(--user --map-root-user "${spaces[@]}")

@@ -60,12 +60,13 @@ typedef enum wharf_space {
 
 /* What kind of handle carries a buffer's memory between ranks. */
 typedef enum wharf_handle_kind {
-    WHARF_HANDLE_MEMFD = 0,   /* host memory, a descriptor */
-    WHARF_HANDLE_VMM = 1,     /* CUDA physical memory, descriptors */
-    WHARF_HANDLE_IPC = 2,     /* legacy CUDA IPC handle */
-    WHARF_HANDLE_POOL = 3,    /* memory of a caller's exportable CUDA pool */
-    WHARF_HANDLE_HOST_VMM = 4 /* CUDA physical memory of the host,
-                                 descriptors */
+    WHARF_HANDLE_MEMFD = 0,    /* host memory, a descriptor */
+    WHARF_HANDLE_VMM = 1,      /* CUDA physical memory, descriptors */
+    WHARF_HANDLE_IPC = 2,      /* legacy CUDA IPC handle */
+    WHARF_HANDLE_POOL = 3,     /* memory of a caller's exportable CUDA pool */
+    WHARF_HANDLE_HOST_VMM = 4, /* CUDA physical memory of the host,
+                                  descriptors */
+    WHARF_HANDLE_FABRIC = 5    /* CUDA physical memory, fabric handles */
 } wharf_handle_kind;
 
 /** Options of an attach. Start from WHARF_BUFFER_OPTIONS_INIT. They must agree
@@ -141,6 +142,7 @@ wharf_buffer_attach(wharf_node *node, size_t size,
  * Collective on node. As wharf_buffer_attach for each, for the cost of little
  * more than one.
  *
+ * @param node    an open node
  * @param count   number of buffers, 1 .. 64, the same on all ranks
  * @param sizes   count sizes of the caller's segments, bytes
  * @param options count options, or NULL for defaults
@@ -178,6 +180,7 @@ wharf_buffer_detach(wharf_buffer **buffer);
  * Local, any thread. Device space: a device pointer. Host space: valid on the
  * CPU and on the caller's GPU.
  *
+ * @param buffer an attached buffer
  * @param rank 0 .. node size - 1
  * @param[out] pointer NULL for a segment of size 0; the argument may be NULL
  * @param[out] size    bytes asked for by that rank; the argument may be NULL
@@ -193,6 +196,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_segment(
  * and is the sum of the rounded sizes. Legacy handles have no common range:
  * WHARF_EUNSUPPORTED if more than one GPU holds segments, or with READ_ONLY.
  *
+ * @param buffer an attached buffer
  * @param[out] base the lowest address; NULL if every segment is empty
  * @param[out] size bytes
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED
@@ -205,6 +209,7 @@ wharf_buffer_base(const wharf_buffer *buffer, void **base, size_t *size);
  *
  * Local, any thread.
  *
+ * @param buffer an attached buffer
  * @param rank 0 .. node size - 1
  * @param[in,out] info struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
@@ -218,6 +223,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_info_get(
  *
  * Local, any thread. Made at the first call. Owned by the buffer.
  *
+ * @param buffer an attached buffer
  * @param[out] table node size pointers, as wharf_buffer_segment gives them
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EDEVMEM; WHARF_EDRIVER
  */
@@ -229,6 +235,7 @@ wharf_buffer_pointer_table(wharf_buffer *buffer, void *const **table);
  *
  * Local, any thread. A power of two, the same on all ranks of a node.
  *
+ * @param node  an open node
  * @param space where the buffer would live
  * @param[out] bytes the granularity
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED (no memory of
@@ -242,6 +249,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_granularity(
  *
  * Collective on node.
  *
+ * @param node an open node
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EMISMATCH; WHARF_ETIMEDOUT;
  *         WHARF_EPEER
  */
@@ -252,6 +260,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_pool_trim(wharf_node *node);
  *
  * Local, any thread.
  *
+ * @param kind any value
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_handle_kind_name(wharf_handle_kind kind);

@@ -92,6 +92,7 @@ WHARF_BEGIN_DECLS
  * Local, any thread. When another rank may read what was put is for the caller
  * to say: by a notify, an event or a barrier later in the stream.
  *
+ * @param buffer an attached buffer
  * @param rank   whose segment, 0 .. node size - 1, the caller's own included
  * @param offset bytes from the start of the segment
  * @param from   the source; must not overlap the destination
@@ -114,6 +115,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_put(wharf_buffer *buffer, int rank,
  *
  * Local, any thread.
  *
+ * @param buffer an attached buffer
  * @param rank   whose segment, 0 .. node size - 1, the caller's own included
  * @param offset bytes from the start of the segment
  * @param to     the destination; must not overlap the source
@@ -135,7 +137,10 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_get(wharf_buffer *buffer, int rank,
  * same pitches (so two columns of one array are fine), by the ranges that they
  * span where they differ.
  *
+ * @param buffer an attached buffer
+ * @param rank, offset, from as for wharf_put
  * @param box its to_ pitches are the segment's
+ * @param stream as for wharf_put
  * @return as wharf_put (WHARF_EARG: a pitch too small for what lies in it)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_put_box(wharf_buffer *buffer,
@@ -149,7 +154,10 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_put_box(wharf_buffer *buffer,
  *
  * Local, any thread. As wharf_put_box.
  *
+ * @param buffer an attached buffer
+ * @param rank, offset, to as for wharf_get
  * @param box its from_ pitches are the segment's
+ * @param stream as for wharf_get
  * @return as wharf_put_box
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_get_box(wharf_buffer *buffer,
@@ -166,7 +174,9 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_get_box(wharf_buffer *buffer,
  * rank's other records on the notify, as wharf_notify_record says. 0 bytes
  * only record.
  *
+ * @param buffer an attached buffer
  * @param rank   whose segment; need not be the waiter's
+ * @param offset, from, bytes as for wharf_put
  * @param notify of the same node
  * @param stream as for wharf_put
  * @return as wharf_put and wharf_notify_record; if the record fails after the
@@ -182,7 +192,10 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_put_notify(
  * Local to any rank but the notify's waiter, any thread. As wharf_put_box and
  * wharf_put_notify.
  *
+ * @param buffer an attached buffer
+ * @param rank, offset, from as for wharf_put_box
  * @param box its to_ pitches are the segment's
+ * @param notify, stream as for wharf_put_notify
  * @return as wharf_put_notify
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_put_box_notify(
@@ -195,6 +208,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_put_box_notify(
  * Local, any thread. Enqueues nothing. Arguments as of the call that is asked
  * about.
  *
+ * @param buffer an attached buffer
  * @param call   which call
  * @param rank   whose segment
  * @param offset bytes from the start of the segment
@@ -214,6 +228,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_copy_way_find(
  *
  * Local, any thread.
  *
+ * @param way any value
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_copy_way_name(wharf_copy_way way);
@@ -224,6 +239,7 @@ WHARF_API const char *wharf_copy_way_name(wharf_copy_way way);
  *
  * Local, any thread.
  *
+ * @param node    an open node
  * @param between what the copy goes between
  * @param notify  1: with a notify behind it, 0: without
  * @param[out] bytes 0: none does, SIZE_MAX: all do that kernels can reach

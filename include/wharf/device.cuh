@@ -105,6 +105,9 @@ WHARF_DEVICE uint64_t wharf_time_ns(void)
  * Waits until (int32_t)(word - value) >= 0, or with `equal` until word ==
  * value.
  *
+ * @param word       the word to look at
+ * @param value      what it has to reach
+ * @param equal      true: what it has to be
  * @param timeout_ns 0: waits for good
  * @return false if the time was up
  */
@@ -151,6 +154,8 @@ WHARF_DEVICE void wharf_packet_write(uint64_t *packet, uint32_t round,
 /**
  * Waits until a packet is of a round.
  *
+ * @param packet          the word to look at
+ * @param round           the round that is waited for
  * @param[out] data       what was written with it; untouched on false
  * @param      timeout_ns 0: waits for good
  * @return false if the time was up
@@ -222,6 +227,7 @@ WHARF_DEVICE void wharf_device_notify(const wharf_notify_view &view)
  *
  * For one thread of the waiter; one wait for a recorder at a time.
  *
+ * @param view       the waiter's view of the notify
  * @param from       the recording rank
  * @param timeout_ns bound in ns; 0: the view's
  * @return false if the record did not come in time: nothing was consumed, and
@@ -259,6 +265,9 @@ wharf_device_wait_begin(const wharf_notify_view &view, int from)
 /**
  * Waits for the next record, and consumes it.
  *
+ * @param view       as for wharf_device_wait_begin
+ * @param waiter     what wharf_device_wait_begin returned
+ * @param from       as for wharf_device_wait_begin
  * @param timeout_ns bound in ns; 0: the view's
  * @return as wharf_device_wait
  */
@@ -292,6 +301,7 @@ WHARF_DEVICE void wharf_device_wait_end(const wharf_device_waiter &waiter)
  * a grid barrier around it. What any thread of any member's block wrote before
  * is visible to all threads of every member's block afterwards.
  *
+ * @param view       the member's view of the barrier
  * @param timeout_ns bound in ns; 0: the view's
  * @return the same for all threads of the block; false if a member did not
  *         come in time: the barrier cannot be used any more

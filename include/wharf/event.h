@@ -24,6 +24,7 @@ WHARF_BEGIN_DECLS
  *
  * Collective on node.
  *
+ * @param node  an open node
  * @param owner the rank that will record, 0 .. size-1, the same on all ranks
  * @param[out] event the event, to be given to wharf_event_destroy; untouched
  *                   on failure
@@ -51,6 +52,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_destroy(wharf_event **event);
  *
  * Local, any thread. Owned by the buffer and gone with it.
  *
+ * @param buffer an attached buffer
  * @param rank 0 .. node size - 1
  * @param[out] event the event; its owner is rank
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
@@ -104,6 +106,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_wait(wharf_event *event,
  *
  * Local, any thread.
  *
+ * @param event  any event
  * @param number which record, or WHARF_LATEST
  * @return WHARF_OK (complete); WHARF_ENOTREADY (not complete, or not issued);
  *         WHARF_EARG; WHARF_ESTATE; WHARF_EPEER; WHARF_EDRIVER; WHARF_EFAULT
@@ -117,6 +120,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_query(wharf_event *event,
  * Local, any thread. What was written before the record is then visible to
  * the caller.
  *
+ * @param event      any event
  * @param number     which record, or WHARF_LATEST
  * @param timeout_ms deadline in ms; 0: the node's
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_ETIMEDOUT; WHARF_EPEER;

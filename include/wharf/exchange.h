@@ -264,9 +264,12 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create(
  * stay as they are: those at an edge that is not periodic, and without
  * diagonals the corners.
  *
+ * @param node  as for wharf_exchange_create
  * @param comm  with a Cartesian topology of 1 to 3 dimensions; MPI_COMM_NULL
  *              on ranks outside of it, whose block may be NULL
  * @param block the calling rank's block; cell, ghost and diagonals must agree
+ * @param options as for wharf_exchange_create
+ * @param[out] exchange as for wharf_exchange_create
  * @return as wharf_exchange_create; WHARF_EARG also for a communicator without
  *         such a topology, a ghost wider than the extent
  */
@@ -282,10 +285,13 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create_cart(
  * MPI_Dist_graph_neighbors. The k-th edge from A to B among A's destinations is
  * the k-th among B's sources.
  *
+ * @param node     as for wharf_exchange_create
  * @param comm     with a distributed-graph topology; MPI_COMM_NULL on ranks
  *                 outside of it
  * @param sends    box of destination d and set s: sends[d * sets + s]
  * @param receives box of source d and set s: receives[d * sets + s]
+ * @param options  as for wharf_exchange_create
+ * @param[out] exchange as for wharf_exchange_create
  * @return as wharf_exchange_create; WHARF_EARG also for a communicator without
  *         such a topology
  */
@@ -323,6 +329,7 @@ wharf_exchange_destroy(wharf_exchange **exchange);
  * GPUs all is enqueued on the stream. On the host backend the boxes are put at
  * once where the receiver is ready, the others in finish; it never holds.
  *
+ * @param exchange the exchange
  * @param stream a stream of the caller's GPU, NULL for its default stream; may
  *               be capturing, see above
  * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE (the
@@ -343,6 +350,7 @@ wharf_exchange_start(wharf_exchange *exchange, wharf_stream stream);
  * host backend the calling thread holds, up to the node's deadline; after
  * WHARF_ETIMEDOUT it may be called again for the same round.
  *
+ * @param exchange the exchange
  * @param stream as for start, the same one or one ordered after it
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (no round is started, destroyed);
  *         WHARF_EUNSUPPORTED; WHARF_EMPI; WHARF_ETIMEDOUT, WHARF_EPEER (where
@@ -358,6 +366,7 @@ wharf_exchange_finish(wharf_exchange *exchange, wharf_stream stream);
  * Local, one thread at a time. After a failure of its second half (host
  * backend: WHARF_ETIMEDOUT) the round is started and finish may be called.
  *
+ * @param exchange the exchange
  * @param stream as for start
  * @return as wharf_exchange_start and wharf_exchange_finish
  */
@@ -372,6 +381,7 @@ wharf_exchange_run(wharf_exchange *exchange, wharf_stream stream);
  * WHARF_ETIMEDOUT the stream still holds: destroy lets it go. On the host
  * backend there is nothing to wait for.
  *
+ * @param exchange   the exchange
  * @param stream     not capturing
  * @param timeout_ms deadline in ms; 0: the node's
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (destroyed); WHARF_ETIMEDOUT;
@@ -385,6 +395,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_wait(
  *
  * Local, any thread.
  *
+ * @param exchange the exchange
  * @param index 0 .. transfers - 1, in the order of creation
  * @param[in,out] info struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
@@ -397,6 +408,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_info_get(
  *
  * Local, any thread (next_set: the thread that makes the rounds).
  *
+ * @param exchange the exchange
  * @param[in,out] plan struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
@@ -408,6 +420,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_plan_get(
  *
  * Local, any thread.
  *
+ * @param way any value
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_exchange_way_name(wharf_exchange_way way);

@@ -5,6 +5,7 @@
 #define WHARF_FORTRAN_H
 
 #include "wharf/base.h"
+#include "wharf/exchange.h"
 #include "wharf/node.h"
 #include "wharf/status.h"
 
@@ -29,11 +30,46 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_open_f(
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @param[out] comm an integer handle, owned by the node
  * @return WHARF_OK; WHARF_EARG
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_node_communicator_f(const wharf_node *node, int *comm);
+
+/**
+ * wharf_exchange_create for a Fortran communicator.
+ *
+ * Collective on node and on comm.
+ *
+ * @param node      as in wharf_exchange_create
+ * @param comm      an integer handle
+ * @param count     as in wharf_exchange_create
+ * @param transfers as in wharf_exchange_create
+ * @param options   as in wharf_exchange_create
+ * @param[out] exchange as in wharf_exchange_create
+ * @return as wharf_exchange_create
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create_f(
+    wharf_node *node, int comm, int count,
+    const wharf_exchange_transfer *transfers,
+    const wharf_exchange_options *options, wharf_exchange **exchange);
+
+/**
+ * wharf_exchange_create_cart for a Fortran communicator.
+ *
+ * Collective on node and on comm.
+ *
+ * @param node    as in wharf_exchange_create_cart
+ * @param comm    an integer handle
+ * @param block   as in wharf_exchange_create_cart
+ * @param options as in wharf_exchange_create_cart
+ * @param[out] exchange as in wharf_exchange_create_cart
+ * @return as wharf_exchange_create_cart
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create_cart_f(
+    wharf_node *node, int comm, const wharf_exchange_block *block,
+    const wharf_exchange_options *options, wharf_exchange **exchange);
 
 WHARF_END_DECLS
 

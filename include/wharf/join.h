@@ -25,9 +25,12 @@
  * does not last so and is not published.
  *
  * How much "for reading" means: a joiner's store to host memory is a
- * segmentation fault, and its mapping cannot be made writable; a kernel's store
- * to GPU memory is an illegal access. Against a hostile program of the same
- * user nothing protects: it may as well attach a debugger to the rank.
+ * segmentation fault, a kernel's store to GPU memory an illegal access. A
+ * program that means to write finds no way where the memory is a memfd
+ * (wharf_buffer_info.handle; host space with WHARF_HOST_MEMORY=memfd, the host
+ * backend) and the program another user's. Memory that the CUDA driver made is
+ * protected against mistakes alone. Against a hostile program of the same user
+ * nothing protects: it may as well attach a debugger to the rank.
  */
 #ifndef WHARF_JOIN_H
 #define WHARF_JOIN_H
@@ -94,15 +97,16 @@ WHARF_BEGIN_DECLS
  * name a rank. Ends with wharf_buffer_unpublish, with the detach, with the
  * node, or with the process.
  *
- * A buffer that is published, or was when joiners were there, is not kept in
- * the pool when it is detached.
+ * A buffer that is published, or that somebody ever joined, is not kept in the
+ * pool when it is detached.
  *
  * @param buffer  a buffer of this rank's node
  * @param name    1 .. 63 characters of A-Z a-z 0-9 . _ -
  * @param options NULL for defaults
  * @return WHARF_OK; WHARF_EARG (NULL, a name or option outside its range);
- *         WHARF_ESTATE (the name is taken on this machine, the buffer is
- *         published already, or this process is a guest itself);
+ *         WHARF_ESTATE (the name is taken on this machine, also by a forked
+ *         child of a process that published it; the buffer is published
+ *         already; or this process is a guest itself);
  *         WHARF_EUNSUPPORTED (memory of legacy handles, or of
  *         wharf_buffer_attach_memory; memory that this rank cannot pass on, see
  *         WHARF_LEND); WHARF_ENOMEM; WHARF_EOS; WHARF_EDRIVER; WHARF_EFAULT
@@ -117,6 +121,7 @@ wharf_buffer_publish(wharf_buffer *buffer, const char *name,
  *
  * Local to the rank that published, any thread.
  *
+ * @param buffer an attached buffer
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (not published by this rank)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
@@ -127,6 +132,7 @@ wharf_buffer_unpublish(wharf_buffer *buffer);
  *
  * Local to the rank that published, any thread.
  *
+ * @param buffer an attached buffer
  * @param[out] count 0 .. WHARF_MAX_JOINERS; 0 also if it is not published
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
@@ -167,6 +173,7 @@ wharf_join(const char *name, const wharf_joined_options *options,
  * Local, any thread; cheap enough for every picture of a viewer. What was
  * mapped stays valid in every case, until wharf_leave.
  *
+ * @param joined the joined buffer
  * @return WHARF_OK; WHARF_ESTATE (the owner has taken the name back, or has
  *         detached the buffer); WHARF_EPEER (the owner has ended without a
  *         word); WHARF_EARG
@@ -180,6 +187,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_joined_check(wharf_joined *joined);
  *
  * Local, any thread.
  *
+ * @param joined the joined buffer
  * @param[out] buffer owned by joined, good until wharf_leave
  * @return as wharf_joined_check: after WHARF_ESTATE or WHARF_EPEER nothing was
  *         written
@@ -193,6 +201,7 @@ wharf_joined_buffer(wharf_joined *joined, wharf_buffer **buffer);
  *
  * Local, any thread.
  *
+ * @param joined the joined buffer
  * @param[out] node owned by joined: not to be closed
  * @return as wharf_joined_check
  */
@@ -204,6 +213,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_joined_node(wharf_joined *joined,
  *
  * Local, any thread.
  *
+ * @param joined the joined buffer
  * @return a string owned by joined; "" for none, or if joined is not joined
  */
 WHARF_API const char *wharf_joined_note(const wharf_joined *joined);

@@ -180,6 +180,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_close(wharf_node **node);
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @return 0 .. size-1, or -1 if node is no open node
  */
 WHARF_API int wharf_node_rank(const wharf_node *node);
@@ -189,6 +190,7 @@ WHARF_API int wharf_node_rank(const wharf_node *node);
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @return 1 .. WHARF_MAX_RANKS, or -1 if node is no open node
  */
 WHARF_API int wharf_node_size(const wharf_node *node);
@@ -198,6 +200,7 @@ WHARF_API int wharf_node_size(const wharf_node *node);
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @return WHARF_BACKEND_CUDA or WHARF_BACKEND_HOST (also for no open node)
  */
 WHARF_API wharf_backend wharf_node_backend(const wharf_node *node);
@@ -207,6 +210,7 @@ WHARF_API wharf_backend wharf_node_backend(const wharf_node *node);
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @return a string owned by the node; "" if node is no open node
  */
 WHARF_API const char *wharf_node_backend_reason(const wharf_node *node);
@@ -217,6 +221,7 @@ WHARF_API const char *wharf_node_backend_reason(const wharf_node *node);
  * Local, any thread. Owned by the node: do not free it, and use it only for
  * your own traffic until wharf_node_close.
  *
+ * @param node an open node
  * @param[out] comm the communicator
  * @return WHARF_OK; WHARF_EARG
  */
@@ -228,6 +233,7 @@ wharf_node_communicator(const wharf_node *node, MPI_Comm *comm);
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @return 0 .. WHARF_MAX_GPUS, or -1 if node is no open node
  */
 WHARF_API int wharf_node_gpus(const wharf_node *node);
@@ -237,6 +243,7 @@ WHARF_API int wharf_node_gpus(const wharf_node *node);
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @param gpu 0 .. wharf_node_gpus - 1
  * @param[out] rank its owner
  * @return WHARF_OK; WHARF_EARG
@@ -249,6 +256,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_owner(const wharf_node *node,
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @param rank 0 .. size-1
  * @param[in,out] device struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG
@@ -262,6 +270,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_device(const wharf_node *node,
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @param a, b 0 .. size-1
  * @param[in,out] link struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG
@@ -275,6 +284,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_link(const wharf_node *node,
  *
  * Local, any thread.
  *
+ * @param path any value
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_path_name(wharf_path path);
@@ -285,6 +295,7 @@ WHARF_API const char *wharf_path_name(wharf_path path);
  *
  * Local, any thread; call it on one rank.
  *
+ * @param node   an open node
  * @param file   where to print
  * @param format WHARF_FORMAT_TEXT or WHARF_FORMAT_JSON
  * @return WHARF_OK; WHARF_EARG; WHARF_EOS (writing failed)

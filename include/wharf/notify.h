@@ -61,6 +61,7 @@ WHARF_BEGIN_DECLS
  *
  * Collective on node.
  *
+ * @param node    an open node
  * @param waiter  the rank that will wait, 0 .. size-1, the same on all ranks
  * @param options NULL for defaults
  * @param[out] notify the notify, to be given to wharf_notify_destroy;
@@ -97,6 +98,7 @@ wharf_notify_destroy(wharf_notify **notify);
  * stream wrote before the record is visible, at system scope, to whoever passed
  * the matching wait. On the host backend the record acts at once.
  *
+ * @param notify the notify
  * @param stream a stream of the caller's GPU, NULL for its default stream; may
  *               be capturing
  * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE (the
@@ -113,6 +115,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_notify_record(wharf_notify *notify,
  * among themselves (one stream, or streams ordered by events). On the host
  * backend the calling thread holds.
  *
+ * @param notify     the notify
  * @param from       the recording rank
  * @param stream     a stream of the caller's GPU, NULL for its default stream;
  *                   may be capturing
@@ -138,6 +141,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_notify_wait(wharf_notify *notify,
  * visible to the caller. Must be ordered with stream waits for the same
  * recorder by the caller.
  *
+ * @param notify     the notify
  * @param from       the recording rank
  * @param timeout_ms deadline in ms; 0: the node's
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_ETIMEDOUT (nothing is
@@ -152,6 +156,7 @@ wharf_notify_wait_host(wharf_notify *notify, int from, int timeout_ms);
  * Local to the waiter, any thread. Tells of waits that have run on the GPU:
  * synchronise the stream first.
  *
+ * @param notify the notify
  * @return WHARF_OK; WHARF_ETIMEDOUT (names the recorder that did not come);
  *         WHARF_EARG; WHARF_ESTATE
  */
@@ -162,6 +167,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_notify_check(wharf_notify *notify);
  *
  * Local, any thread.
  *
+ * @param notify the notify
  * @param from the recording rank
  * @param[out] mechanism never AUTO
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
@@ -175,6 +181,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_notify_mechanism(
  * Collective on node: every rank of the node calls, members or not, with the
  * same list.
  *
+ * @param node    an open node
  * @param count   number of members; 0: all ranks of the node
  * @param ranks   count different node ranks, or NULL with count 0
  * @param options NULL for defaults
@@ -209,6 +216,7 @@ wharf_barrier_destroy(wharf_barrier **barrier);
  * members. On the host backend the calling thread holds; after WHARF_ETIMEDOUT
  * it counts as arrived, and entering again goes on with the same use.
  *
+ * @param barrier the barrier
  * @param stream a stream of the caller's GPU, NULL for its default stream; may
  *               be capturing
  * @return WHARF_OK (enqueued, or on the host backend passed); WHARF_EARG;
@@ -224,6 +232,7 @@ wharf_barrier_enter(wharf_barrier *barrier, wharf_stream stream);
  *
  * Local, any thread.
  *
+ * @param barrier the barrier
  * @param[out] mechanism never AUTO
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
@@ -236,6 +245,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_barrier_mechanism(
  * Local to the members, any thread. Tells of kernels that have run: synchronise
  * their stream first.
  *
+ * @param barrier the barrier
  * @return WHARF_OK; WHARF_ETIMEDOUT (names the rank that did not come);
  *         WHARF_EARG; WHARF_ESTATE
  */
@@ -247,6 +257,7 @@ wharf_barrier_check(wharf_barrier *barrier);
  *
  * Local, any thread.
  *
+ * @param mechanism any value
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_mechanism_name(wharf_mechanism mechanism);
@@ -257,6 +268,7 @@ WHARF_API const char *wharf_mechanism_name(wharf_mechanism mechanism);
  *
  * Local, any thread.
  *
+ * @param node an open node
  * @param a, b 0 .. size-1
  * @param[out] mechanism never AUTO
  * @param[out] reason 96 bytes; the argument may be NULL

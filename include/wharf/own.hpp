@@ -15,6 +15,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -65,15 +66,35 @@ class error : public std::runtime_error
     wharf_error record_;
 };
 
+namespace detail
+{
+
+inline wharf_error record_of(wharf_status status, const char *cause,
+                             const char *remedy)
+{
+    wharf_error record = {};
+
+    record.status = status;
+    record.rank = -1;
+    std::snprintf(record.cause, sizeof(record.cause), "%s", cause);
+    std::snprintf(record.remedy, sizeof(record.remedy), "%s", remedy);
+    return record;
+}
+
+} // namespace detail
+
 /* Throws what a call of the C interface left in this thread's record, unless
- * its status is WHARF_OK. Local. */
+ * its status is WHARF_OK. WHARF_ENOTREADY and WHARF_ECLOSED leave none: there
+ * the status speaks for itself. Local. */
 inline void check(wharf_status status)
 {
     if (status == WHARF_OK)
         return;
     wharf_error record;
     wharf_last_error(&record);
-    record.status = status;
+    if (status == WHARF_ENOTREADY || status == WHARF_ECLOSED ||
+        record.status != status)
+        record = detail::record_of(status, wharf_status_text(status), "");
     throw error(record);
 }
 
@@ -215,8 +236,12 @@ template <typename Object, wharf_status (*Give)(Object **)> class owner
     /* After WHARF_EMISMATCH nothing was done, and the object lives on. */
     void give()
     {
+        give_by(Give);
+    }
+    template <typename Call> void give_by(Call call)
+    {
         Object *object = get();
-        wharf_status status = Give(&object);
+        wharf_status status = call(&object);
 
         object_ = object;
         if (object == nullptr)
@@ -239,6 +264,113 @@ template <typename Object, wharf_status (*Give)(Object **)> class owner
     }
     std::shared_ptr<node_state> node_;
     Object *object_ = nullptr;
+};
+
+/* Owner of one C object that no other rank has a part in. */
+template <typename Object, wharf_status (*Give)(Object **)> class local_owner
+{
+  public:
+    local_owner() noexcept = default;
+    explicit local_owner(Object *object) noexcept : object_(object)
+    {
+    }
+    local_owner(local_owner &&other) noexcept
+        : object_(std::exchange(other.object_, nullptr))
+    {
+    }
+    local_owner &operator=(local_owner &&other) noexcept
+    {
+        if (this != &other) {
+            drop();
+            object_ = std::exchange(other.object_, nullptr);
+        }
+        return *this;
+    }
+    ~local_owner()
+    {
+        drop();
+    }
+    Object *get() const noexcept
+    {
+        return object_;
+    }
+    void give()
+    {
+        check(Give(&object_));
+    }
+
+  private:
+    void drop() noexcept
+    {
+        if (object_ != nullptr)
+            wharf_ignore(Give(&object_));
+        object_ = nullptr;
+    }
+    Object *object_ = nullptr;
+};
+
+/* The local calls that every kind of buffer has; Self has get() and rank(). */
+template <typename Self> class buffer_calls
+{
+  public:
+    /* A rank's segment, as many whole T as fit. In device space the span's
+     * data() is for kernels and copies, not for the CPU. */
+    template <typename T = std::byte> span<T> segment(int rank) const
+    {
+        static_assert(std::is_trivially_copyable_v<T>,
+                      "ranks share bytes, not objects with pointers");
+        void *pointer = nullptr;
+        std::size_t bytes = 0;
+
+        check(wharf_buffer_segment(handle(), rank, &pointer, &bytes));
+        return span<T>(static_cast<T *>(pointer), bytes / sizeof(T));
+    }
+    /* The calling rank's own. */
+    template <typename T = std::byte> span<T> mine() const
+    {
+        return segment<T>(static_cast<const Self &>(*this).rank());
+    }
+    /* All segments, with CONTIGUOUS one behind the other. */
+    template <typename T = std::byte> span<T> whole() const
+    {
+        static_assert(std::is_trivially_copyable_v<T>,
+                      "ranks share bytes, not objects with pointers");
+        void *pointer = nullptr;
+        std::size_t bytes = 0;
+
+        check(wharf_buffer_base(handle(), &pointer, &bytes));
+        return span<T>(static_cast<T *>(pointer), bytes / sizeof(T));
+    }
+    wharf_buffer_info info(int rank) const
+    {
+        wharf_buffer_info info = {};
+
+        info.struct_size = sizeof(info);
+        check(wharf_buffer_info_get(handle(), rank, &info));
+        return info;
+    }
+    /* One pointer a rank, in the memory of the caller's GPU. */
+    void *const *pointer_table() const
+    {
+        void *const *table = nullptr;
+
+        check(wharf_buffer_pointer_table(handle(), &table));
+        return table;
+    }
+    /* For kernels, see device.cuh. */
+    wharf_segments_view device() const
+    {
+        wharf_segments_view view = {};
+
+        check(wharf_buffer_device(handle(), &view));
+        return view;
+    }
+
+  private:
+    wharf_buffer *handle() const noexcept
+    {
+        return static_cast<const Self &>(*this).get();
+    }
 };
 
 /* 0 is "the node's deadline" to the C calls, so that less than a millisecond

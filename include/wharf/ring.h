@@ -131,6 +131,7 @@ WHARF_BEGIN_DECLS
  *
  * Collective on node: every rank of the node calls, consumer or not.
  *
+ * @param node    an open node
  * @param options required: slots and slot_bytes have no default
  * @param[out] ring the ring, to be given to wharf_ring_destroy by every rank;
  *                  untouched on failure
@@ -165,6 +166,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_destroy(wharf_ring **ring);
  * Local to the producer, one thread at a time. See above for when it holds the
  * calling thread. Ranks that asked to join are consumers from this slot on.
  *
+ * @param ring   the ring
  * @param stream a stream of the caller's GPU, NULL for its default stream,
  *               WHARF_RING_CPU for the calling thread; not capturing
  * @param[out] pointer where to write, slot_bytes of it
@@ -187,6 +189,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_produce_begin(
  * may be another one than that of the begin, if the caller orders the two; the
  * ends must be ordered among themselves.
  *
+ * @param ring   the ring
  * @param bytes  that the slot holds, 0 .. slot_bytes; consumers are told
  * @param stream as for wharf_ring_produce_begin
  * @return WHARF_OK; WHARF_EARG (more bytes than a slot has); WHARF_ESTATE (not
@@ -202,6 +205,7 @@ wharf_ring_produce_end(wharf_ring *ring, size_t bytes, wharf_stream stream);
  *
  * Local to the producer. Closing twice is no error. At once.
  *
+ * @param ring the ring
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (not the producer; a slot is
  *         begun and not ended)
  */
@@ -213,6 +217,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_close(wharf_ring *ring);
  *
  * Local to the producer.
  *
+ * @param ring       the ring
  * @param timeout_ms deadline in ms; 0: the ring's
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (not the producer; a slot is
  *         begun and not ended); WHARF_ETIMEDOUT (names a consumer that is
@@ -229,6 +234,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_drain(wharf_ring *ring,
  * producer has ended the slot, on its host; see above for the rest. With
  * WHARF_RING_SHARED no other consumer gets the slot then.
  *
+ * @param ring   the ring
  * @param stream as for wharf_ring_produce_begin
  * @param[out] pointer where to read
  * @param[out] slot    which slot, and how much of it is filled; the argument
@@ -250,6 +256,7 @@ wharf_ring_consume_begin(wharf_ring *ring, wharf_stream stream,
  * Local to a consumer, one thread at a time. The releases of one rank must be
  * ordered among themselves (one stream, or streams ordered by events).
  *
+ * @param ring   the ring
  * @param stream as for wharf_ring_produce_begin
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (no consumer, nothing begun);
  *         WHARF_EUNSUPPORTED; WHARF_EPEER (released, but the producer is dead
@@ -265,6 +272,7 @@ wharf_ring_consume_end(wharf_ring *ring, wharf_stream stream);
  * Local to any rank but the producer. At once: the next
  * wharf_ring_consume_begin holds until there is a slot.
  *
+ * @param ring the ring
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (the producer, or consuming
  *         already)
  */
@@ -276,6 +284,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_join(wharf_ring *ring);
  *
  * Local to a consumer. It may join again.
  *
+ * @param ring   the ring
  * @param stream that of the last wharf_ring_consume_end, or one ordered behind
  *               it
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (no consumer; a slot is begun and
@@ -293,6 +302,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_leave(wharf_ring *ring,
  * Local, any thread. Tells of work that has run: synchronise the stream first.
  * What it tells of was logged when it was found.
  *
+ * @param ring the ring
  * @return WHARF_OK; WHARF_EDATA (names the slot and the ranks); WHARF_EPEER
  *         (the producer is dead: slots may not have been filled); WHARF_EARG;
  *         WHARF_ESTATE
@@ -304,6 +314,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_check(wharf_ring *ring);
  *
  * Local, any thread.
  *
+ * @param ring the ring
  * @param[in,out] info struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */

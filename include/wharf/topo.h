@@ -175,6 +175,7 @@ WHARF_API void wharf_topo_free(wharf_topo **topo);
  *
  * Local, any thread.
  *
+ * @param topo the machine
  * @return 0 .. WHARF_MAX_GPUS, or -1 if topo is NULL
  */
 WHARF_API int wharf_topo_gpus(const wharf_topo *topo);
@@ -184,6 +185,7 @@ WHARF_API int wharf_topo_gpus(const wharf_topo *topo);
  *
  * Local, any thread.
  *
+ * @param topo        the machine
  * @param index       0 .. wharf_topo_gpus - 1, in PCI order
  * @param[in,out] gpu struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG
@@ -262,6 +264,7 @@ WHARF_API void wharf_plan_free(wharf_plan **plan);
  *
  * Local, any thread.
  *
+ * @param plan   the plan
  * @param file   where to print
  * @param format WHARF_FORMAT_TEXT or WHARF_FORMAT_JSON
  * @return WHARF_OK; WHARF_EARG; WHARF_EOS (writing failed)
@@ -275,6 +278,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_plan_print(const wharf_plan *plan,
  *
  * Local, any thread.
  *
+ * @param reason any value
  * @return a constant string; "unknown reason" for a value outside the list
  */
 WHARF_API const char *wharf_reason_name(wharf_reason reason);
@@ -284,6 +288,7 @@ WHARF_API const char *wharf_reason_name(wharf_reason reason);
  *
  * Local, any thread.
  *
+ * @param placement any value
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_placement_name(wharf_placement placement);

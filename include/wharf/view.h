@@ -63,6 +63,7 @@ WHARF_BEGIN_DECLS
  *
  * Local, any thread.
  *
+ * @param buffer an attached buffer
  * @param[out] view good until the buffer is detached
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED (host
  *         backend); WHARF_EDEVMEM; WHARF_EDRIVER
@@ -76,6 +77,7 @@ wharf_buffer_device(struct wharf_buffer *buffer, wharf_segments_view *view);
  * Local, any thread. Signals of kernels and of streams count alike, since both
  * use the same words.
  *
+ * @param notify the notify
  * @param[out] view good until the notify is destroyed
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EUNSUPPORTED (host backend;
  *         or one of the view's pairs signals by mem-ops, or has no atomics
@@ -90,6 +92,7 @@ wharf_notify_device(struct wharf_notify *notify, wharf_notify_view *view);
  * Local, any thread. A barrier is entered by kernels or by streams; if both are
  * wanted, each round has to be entered the same way by all members.
  *
+ * @param barrier the barrier
  * @param[out] view good until the barrier is destroyed
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (not a member, destroyed);
  *         WHARF_EUNSUPPORTED (host backend; the barrier's mechanism is

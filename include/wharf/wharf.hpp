@@ -8,6 +8,9 @@
  *   for (float &x : field.mine<float>())   (host space, or host backend)
  *       x = 0;
  *
+ * Exchanges and rings are in transfer.hpp, workers and buffers of other
+ * programs in process.hpp, which this header includes.
+ *
  * What a call means, who must call it and each status is said in the C header
  * of the same name; here only what C++ adds.
  *
@@ -281,7 +284,7 @@ class event
 /* ---- Buffer ------------------------------------------------------------ */
 
 /* One segment of memory a rank, all of them mapped here (buffer.h). */
-class buffer
+class buffer : public detail::buffer_calls<buffer>
 {
   public:
     buffer() noexcept = default;
@@ -360,41 +363,12 @@ class buffer
     {
         return get() != nullptr;
     }
-    /* A rank's segment, as many whole T as fit. In device space the span's
-     * data() is for kernels and copies, not for the CPU. */
-    template <typename T = std::byte> span<T> segment(int rank) const
-    {
-        static_assert(std::is_trivially_copyable_v<T>,
-                      "ranks share bytes, not objects with pointers");
-        void *pointer = nullptr;
-        std::size_t bytes = 0;
-
-        check(wharf_buffer_segment(get(), rank, &pointer, &bytes));
-        return span<T>(static_cast<T *>(pointer), bytes / sizeof(T));
-    }
-    /* The calling rank's own. */
-    template <typename T = std::byte> span<T> mine() const
+    /* The caller's; -1: there is no buffer. */
+    int rank() const noexcept
     {
         const auto &node = own_.node();
 
-        return segment<T>(node ? wharf_node_rank(node->handle) : -1);
-    }
-    /* All segments, with CONTIGUOUS one behind the other. */
-    template <typename T = std::byte> span<T> whole() const
-    {
-        void *pointer = nullptr;
-        std::size_t bytes = 0;
-
-        check(wharf_buffer_base(get(), &pointer, &bytes));
-        return span<T>(static_cast<T *>(pointer), bytes / sizeof(T));
-    }
-    wharf_buffer_info info(int rank) const
-    {
-        wharf_buffer_info info = {};
-
-        info.struct_size = sizeof(info);
-        check(wharf_buffer_info_get(get(), rank, &info));
-        return info;
+        return node ? wharf_node_rank(node->handle) : -1;
     }
     /* The event that came with a rank's segment; good until the detach. */
     event_view event_of(int rank) const
@@ -404,21 +378,24 @@ class buffer
         check(wharf_buffer_event(get(), rank, &handle));
         return event_view(handle);
     }
-    /* One pointer a rank, in the memory of the caller's GPU. */
-    void *const *pointer_table() const
+    /* For programs outside the job, until unpublish or the detach. Local to
+     * one rank: wharf_buffer_publish. */
+    void publish(const std::string &name, const wharf_publish_options &options =
+                                              WHARF_PUBLISH_OPTIONS_INIT) const
     {
-        void *const *table = nullptr;
-
-        check(wharf_buffer_pointer_table(get(), &table));
-        return table;
+        check(wharf_buffer_publish(get(), name.c_str(), &options));
     }
-    /* For kernels, see device.cuh. */
-    wharf_segments_view device() const
+    void unpublish() const
     {
-        wharf_segments_view view = {};
+        check(wharf_buffer_unpublish(get()));
+    }
+    /* How many programs have joined it. */
+    int joiners() const
+    {
+        int count = 0;
 
-        check(wharf_buffer_device(get(), &view));
-        return view;
+        check(wharf_buffer_joiners(get(), &count));
+        return count;
     }
 
   private:
@@ -565,5 +542,9 @@ class barrier
 };
 
 } // namespace wharf
+
+/* What stands on these. */
+#include "wharf/process.hpp"
+#include "wharf/transfer.hpp"
 
 #endif

@@ -59,7 +59,8 @@ typedef struct wharf_worker wharf_worker;
 /* What a worker is doing, as its rank sees it. */
 typedef enum wharf_worker_state {
     WHARF_WORKER_STARTING = 0, /* its process runs and has not joined yet */
-    WHARF_WORKER_RUNNING = 1,  /* it has joined */
+    WHARF_WORKER_RUNNING = 1,  /* it has joined; so say all calls that follow
+                                  a message from it */
     WHARF_WORKER_DEAD = 2,     /* it died; the next one starts after a while */
     WHARF_WORKER_GIVEN_UP = 3, /* it died once more than restarts allow */
     WHARF_WORKER_ENDED = 4     /* it had joined, and ended by itself with exit
@@ -85,9 +86,10 @@ typedef struct wharf_worker_options {
     int read_only;       /* 1: lent for reading, where the hardware can */
     int join_ms;         /* a worker that has not joined by then is killed;
                             0: the node's timeout */
-    int silence_ms;      /* so is one that was sent something and neither
-                            answers nor calls wharf_worker_alive for so long;
-                            0: no limit */
+    int silence_ms;      /* so is one that was sent something, or has left and
+                            is waited for, and neither answers nor calls
+                            wharf_worker_alive nor ends for so long; 0: no
+                            limit */
     int stop_ms;         /* what wharf_worker_stop waits before it kills */
     int restarts;        /* most restarts; -1: no limit */
     int backoff_ms;      /* a worker that died before any message went to
@@ -97,8 +99,10 @@ typedef struct wharf_worker_options {
     int backoff_most_ms; /* the most of it */
     wharf_switch tag;    /* unset, on: each line that the worker writes to its
                             stdout and stderr goes to the rank's as "[worker of
-                            rank R, pid P] line"; off: it has the rank's own
-                            streams */
+                            rank R, pid P] line", in pieces if it is longer
+                            than 4000 bytes; while the rank's stream takes
+                            nothing, the worker waits in its write. off: it has
+                            the rank's own streams */
 } wharf_worker_options;
 
 #define WHARF_WORKER_OPTIONS_INIT                                              \
@@ -180,6 +184,7 @@ wharf_worker_start(wharf_node *node, const char *const *argv,
  * has mapped it (one that is starting has to join first); then it is the last
  * one of wharf_worker_buffers there.
  *
+ * @param worker    the worker
  * @param buffer    of the worker's node
  * @param read_only 1: for reading, where the hardware can
  * @return WHARF_OK (also with no worker running: the next one gets it);
@@ -200,6 +205,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_lend(wharf_worker *worker,
  * that was sent to a dead worker reaches its successor. After a worker that
  * ended by itself with exit code 0 there is none: every call says WHARF_ELIMIT.
  *
+ * @param worker     either end
  * @param data       bytes
  * @param size       0 .. WHARF_WORKER_MESSAGE
  * @param timeout_ms most time to wait for room; 0: do not wait, -1: the node's
@@ -220,6 +226,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_send(wharf_worker *worker,
  * Local, any thread; both ends have this call. What a worker sent before it
  * died is received before its death is told.
  *
+ * @param worker     either end
  * @param[out] data  where to put it
  * @param capacity   bytes of data; a message that is longer stays where it is
  * @param[out] size  bytes of the message; NULL is allowed
@@ -237,6 +244,7 @@ wharf_worker_receive(wharf_worker *worker, void *data, size_t capacity,
  *
  * Local to the calling rank, any thread.
  *
+ * @param worker the worker
  * @param[out] state the state at the moment
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
@@ -248,6 +256,7 @@ wharf_worker_state_get(wharf_worker *worker, wharf_worker_state *state);
  *
  * Local to the calling rank, any thread.
  *
+ * @param worker the worker
  * @param[in,out] report struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
@@ -259,6 +268,7 @@ wharf_worker_report_get(wharf_worker *worker, wharf_worker_report *report);
  *
  * Local to the calling rank, any thread.
  *
+ * @param worker the worker
  * @param number 1 up, in order of time
  * @param[in,out] death struct_size set by the caller, the rest filled
  * @return WHARF_OK; WHARF_EARG (no such death, or forgotten); WHARF_ESTATE
@@ -271,6 +281,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_death_get(
  *
  * Local to the calling rank, any thread.
  *
+ * @param worker the worker
  * @param file where to print
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EOS (writing failed)
  */
@@ -288,7 +299,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_print(wharf_worker *worker,
  * @param[in,out] report NULL, or struct_size set by the caller, the rest filled
  *                       with the last report; the end that was asked for is no
  *                       death unless it took a signal or an exit code
- * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
+ * @return WHARF_OK; WHARF_EARG (also a report that cannot be filled: nothing
+ *         was stopped); WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_worker_stop(wharf_worker **worker, wharf_worker_report *report);
@@ -320,6 +332,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_join(
  *
  * Local, any thread. Owned by the worker: it ends with wharf_worker_leave.
  *
+ * @param worker this end
  * @param[out] node the node; wharf_node_rank is the rank that lends
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (also in a rank)
  */
@@ -331,6 +344,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_node(wharf_worker *worker,
  *
  * Local, any thread.
  *
+ * @param worker this end
  * @return 0 or more; -1 if worker is no joined worker
  */
 WHARF_API int wharf_worker_buffers(wharf_worker *worker);
@@ -341,6 +355,7 @@ WHARF_API int wharf_worker_buffers(wharf_worker *worker);
  *
  * Local, any thread. Owned by the worker.
  *
+ * @param worker this end
  * @param index  0 .. wharf_worker_buffers - 1, in the order of lending
  * @param[out] buffer the buffer
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
@@ -353,6 +368,7 @@ wharf_worker_buffer(wharf_worker *worker, int index, wharf_buffer **buffer);
  *
  * Local, any thread. Costs one system call.
  *
+ * @param worker this end
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_EPEER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_alive(wharf_worker *worker);
@@ -365,6 +381,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_alive(wharf_worker *worker);
  * Local, any thread. Flushes stdio. Does not return, except for a worker that
  * is none.
  *
+ * @param worker this end
  * @param native the driver's or runtime's error number
  * @param what   its name or text, NULL: none
  * @return nothing
@@ -388,6 +405,7 @@ wharf_worker_leave(wharf_worker **worker);
  *
  * Local, any thread.
  *
+ * @param how any value
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_death_name(wharf_death how);

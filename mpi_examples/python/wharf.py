@@ -32,7 +32,7 @@ def _candidates():
     places = [os.path.join(top, place, "libwharf.so")
               for place in ("build/runtime", "lib", "lib64")]
     found = [place for place in places if os.path.exists(place)]
-    return found + [ctypes.util.find_library("wharf") or "libwharf.so.0"]
+    return found + [ctypes.util.find_library("wharf") or "libwharf.so.0.1"]
 
 
 def _load():
@@ -124,6 +124,9 @@ class Error(RuntimeError):
         record = _Record()
         text = ctypes.create_string_buffer(512)
         _lib.wharf_last_error(ctypes.byref(record))
+        if record.status != status:  # ENOTREADY and ECLOSED leave no record
+            record = _Record(status=status, rank=-1,
+                             cause=_lib.wharf_status_text(status))
         _lib.wharf_error_format(ctypes.byref(record), text, len(text))
         self.status = status
         self.rank = record.rank
@@ -145,6 +148,7 @@ def _arguments(**table):
 
 _P, _I, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 _R, _T = ctypes.POINTER, ctypes.c_char_p
+_lib.wharf_status_text.restype = _T
 _arguments(
     last_error=[_R(_Record)], error_format=[_R(_Record), _T, _S],
     node_close=[_R(_P)], node_rank=[_P], node_size=[_P], node_backend=[_P],
@@ -332,8 +336,16 @@ class Joined:
         self.handle = _P()
         check(_lib.wharf_join(name.encode(), ctypes.byref(options),
                               ctypes.byref(self.handle)))
+        try:
+            self._look()
+        except BaseException:  # taken back meanwhile
+            self.leave()
+            raise
+
+    def _look(self):
         _lib.wharf_joined_note.restype = _T
-        self.note = _lib.wharf_joined_note(self.handle).decode()
+        self.note = _lib.wharf_joined_note(self.handle).decode(
+            errors="replace")
         self.node = Node.__new__(Node)
         self.node.handle, self.node.comm = _P(), None
         check(_lib.wharf_joined_node(self.handle,

@@ -42,7 +42,7 @@ static const struct setting {
 
 static char ascii_lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    return (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
 }
 
 /* Not strcasecmp, whose answer depends on the locale of the program. */

@@ -39,7 +39,7 @@
       "keep detached blocks mapped for the next attach of the same shape")     \
     X(POOL_BYTES, "WHARF_POOL_BYTES", SIZE, "0..1125899906842624", "1g",       \
       "most bytes of one GPU that the pool keeps")                             \
-    X(HANDLE, "WHARF_HANDLE", CHOICE, "auto|vmm|ipc", "auto",                  \
+    X(HANDLE, "WHARF_HANDLE", CHOICE, "auto|vmm|ipc|fabric", "auto",           \
       "kind of CUDA handle that carries device memory")                        \
     X(CHUNK_BYTES, "WHARF_CHUNK_BYTES", SIZE, "0..1125899906842624", "0",      \
       "size of physical chunks; 0: by measured cost")                          \
@@ -67,6 +67,8 @@
       "driver library to load instead of libcuda.so.1")                        \
     X(LOG, "WHARF_LOG", CHOICE, "none|error|warn|info|debug", "warn",          \
       "what is written to stderr")                                             \
+    X(TRACE, "WHARF_TRACE", CHOICE, "off|nvtx", "off",                         \
+      "ranges on the timeline of a profiler that knows NVTX")                  \
     X(STATS, "WHARF_STATS", BOOL, "0|1", "0",                                  \
       "print all counters when the last node is closed")
 

@@ -9,10 +9,18 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/trace.h"
+
+/* Here they are made. */
+#undef wi_fail
+#undef wi_fail_os
+#undef wi_fail_native
+#undef wi_call_end
 
 static _Thread_local wharf_error thread_record = {.rank = -1};
 
@@ -22,7 +30,8 @@ static _Thread_local struct {
     const char *call;
     int rank;
     int depth;
-} thread_call = {NULL, -1, 0};
+    uint32_t traced; /* bit d: the bracket at depth d has a range */
+} thread_call = {NULL, -1, 0, 0};
 
 /* Ends a text that did not fit (`length` as snprintf returned it) visibly. */
 static void text_mark_cut(char *text, size_t capacity, int length)
@@ -103,8 +112,26 @@ wharf_error *wi_error_record(void)
     return &thread_record;
 }
 
+/* Tracing may start while brackets are open; those have no range to close. */
+static void range_open(const char *call, int depth)
+{
+    if (depth < 32 && wi_trace_push(call))
+        thread_call.traced |= UINT32_C(1) << depth;
+}
+
+static void range_close(int depth)
+{
+    uint32_t bit = depth >= 0 && depth < 32 ? UINT32_C(1) << depth : 0;
+
+    if (__builtin_expect(!(thread_call.traced & bit), 1))
+        return;
+    thread_call.traced &= ~bit;
+    wi_trace_pop(wi_trace_table);
+}
+
 void wi_call_begin(const char *call, int rank)
 {
+    range_open(call, thread_call.depth);
     if (thread_call.depth++ > 0)
         return;
     thread_call.call = call;
@@ -139,6 +166,7 @@ wharf_status wi_call_end(wharf_status status)
     wi_log_level level;
     char text[512];
 
+    range_close(thread_call.depth - 1);
     if (thread_call.depth > 1) {
         thread_call.depth--;
         return status;

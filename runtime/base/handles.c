@@ -154,6 +154,7 @@ void wi_handle_remove(const void *object)
     pthread_mutex_unlock(&table.lock);
 }
 
+#undef wi_handle_check
 wharf_status wi_handle_check(const void *object, wi_handle_type type,
                              const char *what)
 {

@@ -29,4 +29,10 @@ void wi_handle_remove(const void *object);
 wharf_status wi_handle_check(const void *object, wi_handle_type type,
                              const char *what);
 
+/* For a checker that reads one file at a time. */
+#ifdef __clang_analyzer__
+#define wi_handle_check(object, ...)                                           \
+    ((object) ? wi_handle_check((object), __VA_ARGS__) : WHARF_EARG)
+#endif
+
 #endif

@@ -59,7 +59,7 @@ static void line_clean(char *line, size_t length)
 }
 
 __attribute__((format(printf, 2, 0))) static void
-line_print(wi_log_level level, const char *format, va_list args)
+line_print(const char *word, const char *format, va_list args)
 {
     char line[LINE_BYTES];
     int rank = __atomic_load_n(&log_rank, __ATOMIC_RELAXED);
@@ -69,16 +69,16 @@ line_print(wi_log_level level, const char *format, va_list args)
     int length;
 
     if (rank >= 0)
-        length =
-            snprintf(line, room, "wharf[%d]: %s: ", rank, level_name(level));
+        length = snprintf(line, room, "wharf[%d]: %s: ", rank, word);
     else
-        length = snprintf(line, room, "wharf: %s: ", level_name(level));
+        length = snprintf(line, room, "wharf: %s: ", word);
     used = (size_t)length;
     length = vsnprintf(line + used, room - used, format, args);
     if (length < 0)
         length = 0;
     if ((size_t)length >= room - used) {
         used = room - 1;
+        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): by length */
         memcpy(line + used - 3, "...", 3);
     } else {
         used += (size_t)length;
@@ -95,7 +95,7 @@ line_put(wi_log_level level, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    line_print(level, format, args);
+    line_print(level_name(level), format, args);
     va_end(args);
 }
 
@@ -136,7 +136,16 @@ void wi_log(wi_log_level level, const char *format, ...)
     if (!wi_log_on(level))
         return;
     va_start(args, format);
-    line_print(level, format, args);
+    line_print(level_name(level), format, args);
+    va_end(args);
+}
+
+void wi_log_asked(const char *word, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    line_print(word, format, args);
     va_end(args);
 }
 

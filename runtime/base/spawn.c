@@ -64,8 +64,8 @@ typedef struct child {
 
 /* The child's stack is memory that the sanitizers know nothing of. */
 #define BARE                                                                   \
-    __attribute__((no_sanitize_address, no_sanitize_thread,                    \
-                   no_sanitize_undefined))
+    __attribute__((no_sanitize("address"), no_sanitize("thread"),              \
+                   no_sanitize("undefined")))
 
 /* The kernel's calls themselves: a sanitizer puts functions of its own before
  * the library's, which would note in the parent's memory what the child does.
@@ -154,11 +154,17 @@ static pid_t child_clone(child *c, char *stack)
 
 static wharf_status start_failed(int errnum, const char *path)
 {
-    return wi_fail_os(errnum,
-                      errnum == EAGAIN ? "raise the limit of processes "
-                                         "(ulimit -u)"
-                                       : "name a program that can be run",
-                      "cannot start \"%.120s\"", path);
+    const char *remedy = "name a program that can be run";
+
+    if (errnum == EAGAIN)
+        remedy = "raise the limit of processes (ulimit -u)";
+    if (errnum == EMFILE || errnum == EINVAL)
+        remedy = "raise the limit of open files of this process (ulimit -n)";
+    if (errnum == ENOMEM || errnum == ENFILE)
+        remedy = "free memory or descriptors of this machine";
+    if (errnum == E2BIG)
+        remedy = "pass shorter arguments, or a smaller environment";
+    return wi_fail_os(errnum, remedy, "cannot start \"%.120s\"", path);
 }
 
 wharf_status wi_spawn_start(const wi_spawn *what, pid_t *pid)

@@ -8,12 +8,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -91,6 +95,34 @@ static wharf_status descriptor_take(int got, int *fd)
     return WHARF_OK;
 }
 
+/*
+ * Size and rights. Who gets the descriptor for reading, a process of another
+ * user perhaps, must not open the file anew for writing, and nobody may shrink
+ * it under the others. The size limit of files (ulimit -f), which holds for
+ * memory like this one, too, is an error and no signal.
+ */
+static int memfd_shape(int fd, off_t bytes)
+{
+    static const struct timespec none;
+    sigset_t limit, before, pending;
+    int failed;
+
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &limit, &before);
+    failed = ftruncate(fd, bytes) != 0 ? errno : 0;
+    if (failed == EFBIG && !sigismember(&pending, SIGXFSZ))
+        sigtimedwait(&limit, NULL, &none);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed == 0 && (fchmod(fd, S_IRUSR | S_IWUSR) != 0 ||
+                        fcntl(fd, F_ADD_SEALS,
+                              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0))
+        failed = errno;
+    errno = failed;
+    return failed ? -1 : 0;
+}
+
 wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd)
 {
     wharf_status status;
@@ -100,14 +132,17 @@ wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd)
     if (bytes > INT64_MAX)
         return wi_fail_os(EFBIG, NULL, "shared memory of %zu bytes", bytes);
     if (!call_faulted("memfd_create"))
-        got = memfd_create(label, MFD_CLOEXEC);
+        got = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (got < 0)
         return wi_fail_os(errno, descriptor_remedy(errno),
                           "memfd_create of \"%s\"", label);
-    if (call_faulted("ftruncate") || ftruncate(got, (off_t)bytes) != 0) {
+    if (call_faulted("ftruncate") || memfd_shape(got, (off_t)bytes) != 0) {
         errnum = errno;
-        status = wi_fail_os(errnum, NULL, "ftruncate of \"%s\" to %zu bytes",
-                            label, bytes);
+        status = wi_fail_os(errnum,
+                            errnum == EFBIG ? "raise the size limit of files "
+                                              "(ulimit -f)"
+                                            : NULL,
+                            "ftruncate of \"%s\" to %zu bytes", label, bytes);
         goto undo_create;
     }
     return descriptor_take(got, fd);

@@ -25,6 +25,7 @@
 #include "base/fault.h"
 #include "base/futex.h"
 #include "base/stat.h"
+#include "base/trace.h"
 #include "comm/private.h"
 
 _Static_assert(sizeof(wharf_error) <= WI_PART_BYTES, "a record fits a part");
@@ -104,15 +105,18 @@ static bool rank_came(const wi_comm *comm, int rank, uint64_t round)
 /* A rank that has not come to `need` and cannot any more decides the round. A
  * rank may come just before it dies: its number is read again after. */
 static uint64_t round_check_peers(wi_comm *comm, uint64_t round, uint64_t need,
-                                  int first, bool watch)
+                                  int first, wi_patience *patience)
 {
+    bool watch = wi_patience_watch(patience, comm);
+
     for (int r = first; r < comm->size; r++) {
         if (rank_came(comm, r, need))
             continue;
         if (wi_alive_left(comm, r)) {
             if (!rank_came(comm, r, need))
                 return decision_make(comm, round, LEFT, r, 0);
-        } else if (watch && wi_alive_dead(comm, r)) {
+        } else if (watch && wi_patience_covers(patience, comm, r) &&
+                   wi_alive_dead(comm, r)) {
             if (!rank_came(comm, r, need))
                 return decision_make(comm, round, DEAD, r, 0);
         }
@@ -178,8 +182,7 @@ static uint64_t round_wait(wi_comm *comm, uint64_t round, uint64_t need,
                                  : 0;
         if (wi_patience_spins(&patience))
             continue;
-        decision = round_check_peers(comm, round, need, first,
-                                     wi_patience_watch(&patience));
+        decision = round_check_peers(comm, round, need, first, &patience);
         if (!decision && wi_deadline_passed(deadline))
             decision = round_give_up(comm, round, need);
         if (decision)
@@ -373,6 +376,7 @@ wharf_status wi_round_collective(wi_comm *comm, wi_round_kind kind, int root,
                                  const void *mine, size_t bytes, void *all,
                                  wharf_status status, wi_deadline deadline)
 {
+    WI_TRACE_SCOPE("agree");
     wi_part_head head = {
         .kind = kind, .root = (uint32_t)root, .bytes = bytes, .status = status};
     const unsigned char *from = mine;
@@ -428,6 +432,7 @@ wharf_status wi_comm_bcast(wi_comm *comm, int root, void *data, size_t bytes,
                                deadline);
 }
 
+#undef wi_comm_agree
 wharf_status wi_comm_agree(wi_comm *comm, wharf_status mine,
                            wi_deadline deadline)
 {

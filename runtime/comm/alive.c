@@ -20,6 +20,7 @@
 
 #define SPIN_NS 15000
 #define WATCH_NS 100000000
+#define WATCH_LEAST 32
 #define POKE_NS 1000000
 /* Ranks that wait for long poke less often. */
 #define LONG_NS 1000000000
@@ -159,6 +160,7 @@ void wi_patience_begin(wi_patience *patience, const wi_comm *comm,
     patience->next_watch = now + WATCH_NS;
     patience->next_poke = now;
     patience->turns = 0;
+    patience->watched = comm->rank;
     patience->pokes = false;
     patience->asks = collective;
 }
@@ -202,14 +204,31 @@ int wi_patience_sleep_ms(wi_patience *patience, const wi_comm *comm)
     return now - patience->begin < LONG_NS ? 1 : 4;
 }
 
-bool wi_patience_watch(wi_patience *patience)
+/* Ranks that are looked at in one turn. */
+static int watch_width(const wi_comm *comm)
+{
+    int eighth = (comm->size + 7) / 8;
+
+    return eighth < WATCH_LEAST ? WATCH_LEAST : eighth;
+}
+
+bool wi_patience_watch(wi_patience *patience, const wi_comm *comm)
 {
     int64_t now = wi_now_ns();
 
     if (now < patience->next_watch)
         return false;
     patience->next_watch = now + WATCH_NS;
+    patience->watched = (patience->watched + watch_width(comm)) % comm->size;
     return true;
+}
+
+bool wi_patience_covers(const wi_patience *patience, const wi_comm *comm,
+                        int rank)
+{
+    int ahead = rank - patience->watched;
+
+    return (ahead < 0 ? ahead + comm->size : ahead) < watch_width(comm);
 }
 
 wharf_status wi_comm_check_alive(wi_comm *comm, int rank)
@@ -226,8 +245,11 @@ bool wi_comm_gone(const wi_comm *comm, int rank)
 
 /* WHARF_EPEER if a rank that we wait for cannot answer any more. Ranks that
  * left matter only when they are waited for by number. */
-static wharf_status peers_check(const wi_comm *comm, int rank, bool watch)
+static wharf_status peers_check(const wi_comm *comm, int rank,
+                                wi_patience *patience)
 {
+    bool watch = wi_patience_watch(patience, comm);
+
     if (rank >= 0) {
         if (wi_alive_left(comm, rank))
             return wi_alive_fail_left(comm, rank);
@@ -236,7 +258,7 @@ static wharf_status peers_check(const wi_comm *comm, int rank, bool watch)
         return WHARF_OK;
     }
     for (int r = 0; watch && r < comm->size; r++)
-        if (wi_alive_dead(comm, r))
+        if (wi_patience_covers(patience, comm, r) && wi_alive_dead(comm, r))
             return wi_alive_fail_dead(comm, r);
     return WHARF_OK;
 }
@@ -268,7 +290,7 @@ wharf_status wi_comm_wait(wi_comm *comm, int rank, const uint32_t *word,
             return WHARF_OK;
         if (wi_patience_spins(&patience))
             continue;
-        status = peers_check(comm, rank, wi_patience_watch(&patience));
+        status = peers_check(comm, rank, &patience);
         if (status != WHARF_OK)
             return done(argument) ? WHARF_OK : status;
         if (wi_deadline_passed(deadline))

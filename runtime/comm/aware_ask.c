@@ -2,8 +2,10 @@
 /* CUDA-aware MPI, where the library can be asked. */
 #include "comm/remote.h"
 
-/* Needs what mpi.h declares. */
+/* Needs what mpi.h declares; MPICH has it all there. */
+#if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
+#endif
 #include <stdio.h>
 
 bool wi_remote_cuda_aware(char reason[96])

@@ -128,31 +128,6 @@ wharf_status wi_opening_agree(wi_opening *o, MPI_Comm mpi, int rank,
 
 /* ---- the duplicate ---- */
 
-static wharf_status usable_check(MPI_Comm user)
-{
-    int level = MPI_THREAD_SINGLE, inter = 0;
-    int code;
-
-    if (!wi_mpi_alive())
-        return wi_fail(WHARF_ESTATE, "call between MPI_Init and MPI_Finalize",
-                       "MPI is not initialised or already finalised");
-    if (user == MPI_COMM_NULL)
-        return wi_fail(WHARF_EARG, NULL, "the communicator is MPI_COMM_NULL");
-    MPI_Query_thread(&level);
-    if (!wi_mpi_thread_allowed(level))
-        return wi_fail(WHARF_ESTATE,
-                       "call from the main thread, or initialise MPI with "
-                       "MPI_THREAD_MULTIPLE",
-                       "MPI may not be called from this thread");
-    code = MPI_Comm_test_inter(user, &inter);
-    if (code != MPI_SUCCESS)
-        return wi_mpi_fail(code, "MPI_Comm_test_inter");
-    if (inter)
-        return wi_fail(WHARF_EARG, "merge it with MPI_Intercomm_merge",
-                       "the communicator is an intercommunicator");
-    return WHARF_OK;
-}
-
 /* o->whole, from the attribute or new. */
 static wharf_status whole_get(wi_opening *o)
 {
@@ -330,6 +305,7 @@ static bool cpus_suffice(const affinity *all, int size)
         uint64_t any = 0;
 
         for (int r = 0; r < size; r++)
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed on */
             any |= all[r].cpus[word];
         cpus += __builtin_popcountll(any);
     }
@@ -418,7 +394,7 @@ wharf_status wi_comm_open(MPI_Comm user, size_t shared_bytes,
 {
     wharf_error before = *wi_error_record();
     wi_opening *o;
-    wharf_status status = usable_check(user);
+    wharf_status status = wi_mpi_usable(user);
 
     if (status != WHARF_OK)
         return status;

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/sys.h"
+#include "base/trace.h"
 #include "comm/private.h"
 
 #define LIMIT_REMEDY "raise the limit of open files of this process (ulimit -n)"
@@ -414,7 +415,9 @@ static wharf_status exchange_overdue(exchange *x)
 static wharf_status exchange_watch(exchange *x)
 {
     for (int r = 0; r < x->comm->size; r++)
-        if (x->c->got[r] < x->c->due[r] && wi_alive_dead(x->comm, r))
+        if (x->c->got[r] < x->c->due[r] &&
+            wi_patience_covers(&x->patience, x->comm, r) &&
+            wi_alive_dead(x->comm, r))
             return wi_alive_fail_dead(x->comm, r);
     return WHARF_OK;
 }
@@ -429,7 +432,7 @@ static wharf_status exchange_rest(exchange *x)
     if (wi_patience_spins(&x->patience))
         return WHARF_OK;
     status = wi_round_peek(x->comm);
-    if (status == WHARF_OK && wi_patience_watch(&x->patience))
+    if (status == WHARF_OK && wi_patience_watch(&x->patience, x->comm))
         status = exchange_watch(x);
     if (status == WHARF_OK && wi_deadline_passed(x->deadline))
         status = exchange_overdue(x);
@@ -466,6 +469,7 @@ wharf_status wi_comm_exchange(wi_comm *comm, int count, const int *senders,
                               const wi_parcel *mine, wi_parcel_taker take,
                               void *argument, wi_deadline deadline)
 {
+    WI_TRACE_SCOPE("pass handles");
     wi_channel *c = &comm->channel;
     wharf_error before = *wi_error_record();
     exchange x = {.comm = comm,

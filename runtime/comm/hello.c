@@ -22,7 +22,7 @@
 #include "comm/private.h"
 
 /* Connections that have not yet said who they are; the oldest goes first. */
-#define PENDING 64
+#define PENDING (WHARF_MAX_RANKS + 64) /* all ranks at once, and strangers */
 #define BACKLOG 4096
 #define NAP_NS 100000
 
@@ -432,7 +432,7 @@ wharf_status wi_hello_welcome_check(const void *data, size_t bytes, int fds,
                                     const unsigned char answer[16],
                                     size_t control_bytes, int rank)
 {
-    welcome said;
+    welcome said = {0};
 
     if (fds < 0)
         return wi_fail_os(EMFILE,

@@ -6,12 +6,15 @@
 #include "base/error.h"
 #include "comm/private.h"
 
-/* Looks before the first yield, and yields before the first nap. A rank that
- * is there answers within the first; naps only spare the CPU while one is
- * late. */
+/* Looks before the first yield, which a rank that is there answers within; how
+ * long to yield before the first nap, by the clock and not by count: many ranks
+ * on few CPUs would all burn theirs; then naps that grow, for their number is
+ * what so many waiting ranks cost. */
 #define LOOKS 200
-#define YIELDS 2000
+#define YIELD_NS 300000
 #define NAP_NS 200000
+#define NAPS_EACH 16
+#define NAP_MOST 3 /* doublings: 1.6 ms */
 
 bool wi_mpi_alive(void)
 {
@@ -54,10 +57,19 @@ wharf_status wi_mpi_test(MPI_Request *request, const char *call)
     return done ? WHARF_OK : WHARF_ENOTREADY;
 }
 
+static void mpi_nap(unsigned doublings)
+{
+    struct timespec nap = {.tv_nsec = NAP_NS};
+
+    nap.tv_nsec <<= doublings < NAP_MOST ? doublings : NAP_MOST;
+    nanosleep(&nap, NULL);
+}
+
 wharf_status wi_mpi_wait(MPI_Request *request, const char *call,
                          wi_deadline deadline)
 {
-    const struct timespec nap = {.tv_nsec = NAP_NS};
+    int64_t yields_end = 0;
+    unsigned naps = 0;
 
     for (unsigned looks = 0;; looks++) {
         wharf_status status = wi_mpi_test(request, call);
@@ -74,11 +86,38 @@ wharf_status wi_mpi_wait(MPI_Request *request, const char *call,
                            "the same calls",
                            "a rank did not come to %s before the deadline",
                            call);
-        if (looks < YIELDS)
+        if (!yields_end)
+            yields_end = wi_now_ns() + YIELD_NS;
+        if (naps == 0 && wi_now_ns() < yields_end)
             sched_yield();
         else
-            nanosleep(&nap, NULL);
+            mpi_nap(naps++ / NAPS_EACH);
     }
+}
+
+wharf_status wi_mpi_usable(MPI_Comm user)
+{
+    int level = MPI_THREAD_SINGLE, inter = 0;
+    int code;
+
+    if (!wi_mpi_alive())
+        return wi_fail(WHARF_ESTATE, "call between MPI_Init and MPI_Finalize",
+                       "MPI is not initialised or already finalised");
+    if (user == MPI_COMM_NULL)
+        return wi_fail(WHARF_EARG, NULL, "the communicator is MPI_COMM_NULL");
+    MPI_Query_thread(&level);
+    if (!wi_mpi_thread_allowed(level))
+        return wi_fail(WHARF_ESTATE,
+                       "call from the main thread, or initialise MPI with "
+                       "MPI_THREAD_MULTIPLE",
+                       "MPI may not be called from this thread");
+    code = MPI_Comm_test_inter(user, &inter);
+    if (code != MPI_SUCCESS)
+        return wi_mpi_fail(code, "MPI_Comm_test_inter");
+    if (inter)
+        return wi_fail(WHARF_EARG, "merge it with MPI_Intercomm_merge",
+                       "the communicator is an intercommunicator");
+    return WHARF_OK;
 }
 
 void wi_mpi_poke(const wi_comm *comm)

@@ -12,7 +12,7 @@
 #include "wharf/node.h"
 
 /* Changes whenever the control block or a message between ranks does. */
-#define WI_COMM_PROTOCOL 1
+#define WI_COMM_PROTOCOL 2
 #define WI_COMM_MAGIC 0x57485246u
 
 /* ---- control block: memory that all ranks of the node map ---- */
@@ -139,6 +139,8 @@ struct wi_comm {
 bool wi_mpi_alive(void);
 /* May this thread call MPI? */
 bool wi_mpi_thread_allowed(int thread_level);
+/* May this thread open something over a communicator of the user? */
+wharf_status wi_mpi_usable(MPI_Comm user);
 /* WHARF_EMPI with the library's text. */
 wharf_status wi_mpi_fail(int code, const char *call);
 /* One look at a request; WHARF_ENOTREADY (no record) while it is pending. */
@@ -294,8 +296,9 @@ typedef struct wi_patience {
     int64_t next_watch; /* ns: look for dead peers */
     int64_t next_poke;  /* ns: let MPI progress */
     unsigned turns;
-    bool asks;  /* in a collective; not yet known whether MPI may be called */
-    bool pokes; /* in a collective, from a thread that may call MPI */
+    int watched; /* first rank of those whose turn it is to be looked at */
+    bool asks;   /* in a collective; not yet known whether MPI may be called */
+    bool pokes;  /* in a collective, from a thread that may call MPI */
 } wi_patience;
 
 void wi_patience_begin(wi_patience *patience, const wi_comm *comm,
@@ -304,8 +307,12 @@ void wi_patience_begin(wi_patience *patience, const wi_comm *comm,
 bool wi_patience_spins(wi_patience *patience);
 /* Before a sleep: pokes MPI when due, and returns how long to sleep, in ms. */
 int wi_patience_sleep_ms(wi_patience *patience, const wi_comm *comm);
-/* True every 100 ms: time to look for dead peers. */
-bool wi_patience_watch(wi_patience *patience);
+/* True every 100 ms: time to look for dead peers, those that are covered. */
+bool wi_patience_watch(wi_patience *patience, const wi_comm *comm);
+/* Is it the rank's turn? Ranks that wait look at different ones, so that many
+ * of them are no square of system calls; eight turns cover all. */
+bool wi_patience_covers(const wi_patience *patience, const wi_comm *comm,
+                        int rank);
 
 /* ---- agree.c ---- */
 

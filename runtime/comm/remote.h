@@ -35,6 +35,13 @@ wharf_status wi_group_new(MPI_Comm user, wi_comm *node, wi_group **group);
 wharf_status wi_group_open(wi_group *group, wharf_status mine,
                            wi_deadline deadline);
 
+/*
+ * Local, needs no memory: a group for wi_group_open and wi_group_agree alone,
+ * by which a rank that got no other one tells the others so. One in a process
+ * at a time; NULL when it is in use, or where MPI is not usable.
+ */
+wi_group *wi_group_spare(MPI_Comm user, wi_comm *node);
+
 /* Local. NULL is ignored. */
 void wi_group_close(wi_group *group);
 

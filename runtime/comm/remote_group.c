@@ -22,29 +22,6 @@
 /* ---- What a rank sees alone
  * ------------------------------------------------------------- */
 
-static wharf_status usable_check(MPI_Comm user)
-{
-    int level = MPI_THREAD_SINGLE, inter = 0;
-    int code;
-
-    if (!wi_mpi_alive())
-        return wi_fail(WHARF_ESTATE, "call between MPI_Init and MPI_Finalize",
-                       "MPI is not initialised or already finalised");
-    MPI_Query_thread(&level);
-    if (!wi_mpi_thread_allowed(level))
-        return wi_fail(WHARF_ESTATE,
-                       "call from the main thread, or initialise MPI with "
-                       "MPI_THREAD_MULTIPLE",
-                       "MPI may not be called from this thread");
-    code = MPI_Comm_test_inter(user, &inter);
-    if (code != MPI_SUCCESS)
-        return wi_mpi_fail(code, "MPI_Comm_test_inter");
-    if (inter)
-        return wi_fail(WHARF_EARG, "merge it with MPI_Intercomm_merge",
-                       "the communicator is an intercommunicator");
-    return WHARF_OK;
-}
-
 /* node_ranks[r]: of rank r of the communicator, -1 where it is elsewhere. */
 static wharf_status ranks_translate(MPI_Comm user, const wi_comm *node,
                                     int size, int *node_ranks)
@@ -93,7 +70,7 @@ static wharf_status get_stuck(wi_group *group, wharf_status status)
 /* WHARF_OK, or how the group got stuck. */
 static wharf_status stuck_check(const wi_group *group)
 {
-    if (!group->stuck)
+    if (!group->stuck && !group->over)
         return WHARF_OK;
     *wi_error_record() = group->record;
     return group->record.status;
@@ -194,6 +171,7 @@ static wharf_status starts_make(const int *bytes, int size, int *starts,
     size_t sum = 0;
 
     for (int r = 0; r < size; r++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed on */
         starts[r] = (int)sum;
         sum += (size_t)bytes[r];
         if (sum > INT_MAX)
@@ -260,29 +238,45 @@ wharf_status wi_group_alltoall(wi_group *group, const int *bytes_to,
 
 /* ---- Life -------------------------------------------------------------- */
 
-static wharf_status duplicate(wi_group *group, wi_deadline deadline)
+static wharf_status duplicate(wi_group *group, bool *fresh,
+                              wi_deadline deadline)
 {
     wharf_status status = wi_dup_find(group->user, &group->mpi);
     int code;
 
+    *fresh = false;
     if (status != WHARF_OK || group->mpi != MPI_COMM_NULL)
         return status;
     code = MPI_Comm_idup(group->user, &group->mpi, &group->request);
     status = group_end(group, code, "MPI_Comm_idup", deadline);
     if (status != WHARF_OK)
         return status;
+    *fresh = true;
     MPI_Comm_set_errhandler(group->mpi, MPI_ERRORS_RETURN);
     status = wi_dup_watch_finalize();
     if (status == WHARF_OK)
         status = wi_dup_keep(group->user, group->mpi);
-    if (status != WHARF_OK)
-        wi_stat_add(WI_STAT_live_communicators, 1);
     return status;
+}
+
+/* All ranks do, or some would make the next duplicate without the others. */
+static void duplicate_drop(wi_group *group)
+{
+    MPI_Comm kept = MPI_COMM_NULL;
+    wharf_error cause = *wi_error_record();
+
+    wharf_ignore(wi_dup_find(group->user, &kept));
+    if (kept != MPI_COMM_NULL)
+        wi_dup_forget(group->user);
+    MPI_Comm_free(&group->mpi);
+    group->record = cause;
+    group->over = true;
+    *wi_error_record() = cause;
 }
 
 wharf_status wi_group_new(MPI_Comm user, wi_comm *node, wi_group **out)
 {
-    wharf_status status = usable_check(user);
+    wharf_status status = wi_mpi_usable(user);
     wi_group *group;
 
     if (status != WHARF_OK)
@@ -313,14 +307,25 @@ wharf_status wi_group_open(wi_group *group, wharf_status mine,
                            wi_deadline deadline)
 {
     wharf_error kept = *wi_error_record();
-    wharf_status status = duplicate(group, deadline);
+    bool fresh = false;
+    wharf_status status = duplicate(group, &fresh, deadline);
 
-    if (status != WHARF_OK)
+    /* With a duplicate the others can be told, whatever failed. */
+    if (status != WHARF_OK && (group->stuck || !fresh))
         return status;
     if (mine != WHARF_OK)
         *wi_error_record() = kept;
-    return wi_group_agree(group, mine, deadline);
+    else
+        mine = status;
+    status = wi_group_agree(group, mine, deadline);
+    if (status != WHARF_OK && fresh && !group->stuck)
+        duplicate_drop(group);
+    return status;
 }
+
+/* For a rank without memory for a group; see wi_group_spare. */
+static wi_group spare;
+static bool spare_taken; /* atomic */
 
 /* MPI may still write into a group with a pending request, and the ranks may
  * differ in how far they got with its duplicate. */
@@ -333,8 +338,36 @@ void wi_group_close(wi_group *group)
         wi_stat_add(WI_STAT_live_communicators, 1);
         return;
     }
+    if (group == &spare) {
+        __atomic_store_n(&spare_taken, false, __ATOMIC_RELEASE);
+        return;
+    }
     wi_free(group->node_ranks);
     wi_free(group);
+}
+
+wi_group *wi_group_spare(MPI_Comm user, wi_comm *node)
+{
+    MPI_Group all = MPI_GROUP_NULL, here = MPI_GROUP_NULL;
+    MPI_Group rest = MPI_GROUP_NULL;
+    int elsewhere = 0;
+
+    if (wi_mpi_usable(user) != WHARF_OK ||
+        __atomic_exchange_n(&spare_taken, true, __ATOMIC_ACQUIRE))
+        return NULL;
+    spare = (wi_group){.node = node, .user = user, .mpi = MPI_COMM_NULL};
+    MPI_Comm_rank(user, &spare.rank);
+    MPI_Comm_size(user, &spare.size);
+    MPI_Comm_group(user, &all);
+    MPI_Comm_group(node->mpi, &here);
+    MPI_Group_difference(all, here, &rest);
+    MPI_Group_size(rest, &elsewhere);
+    MPI_Group_free(&all);
+    MPI_Group_free(&here);
+    if (rest != MPI_GROUP_EMPTY)
+        MPI_Group_free(&rest);
+    spare.wider = elsewhere > 0;
+    return &spare;
 }
 
 int wi_group_rank(const wi_group *group)

@@ -17,6 +17,8 @@ struct wi_group {
     bool wider;      /* than the node */
     bool stuck;      /* a request is pending for ever: nothing that MPI may
                         still write to is freed */
+    bool over;       /* its duplicate went again, on all ranks: `record` is
+                        why, and the answer to every later call */
     MPI_Request request;
     int numbers[2];
     wharf_error record;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "comm/private.h"
 #include "comm/remote_private.h"
 
@@ -66,6 +67,7 @@ static void *drive(void *argument)
     rhythm pause = {0};
     uint64_t seen = 0;
 
+    wi_trace_thread("wharf messages");
     wi_call_begin("driving messages to other nodes", remote->group->node->rank);
     pthread_mutex_lock(&remote->lock);
     while (!remote->stop) {

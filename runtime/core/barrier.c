@@ -123,24 +123,37 @@ typedef struct pairs {
     char reason[96]; /* of that pair, else of the first one */
 } pairs;
 
+/* The first two members of each GPU: all pairs of two GPUs, or of one, are
+ * alike. So many ranks cost no more than their GPUs. */
+static int find_types(const wharf_barrier *barrier, int *type)
+{
+    int seen[WHARF_MAX_GPUS] = {0};
+    int count = 0;
+    for (int m = 0; m < barrier->members; m++)
+        if (seen[barrier->node->gpu_of_rank[barrier->rank[m]]]++ < 2)
+            type[count++] = barrier->rank[m];
+    return count;
+}
+
 static void pairs_find(const wharf_barrier *barrier, pairs *p)
 {
+    int type[2 * WHARF_MAX_GPUS];
+    int count = find_types(barrier, type);
     *p = (pairs){.kernel = true, .mem_ops = true, .atomics = true};
-    for (int a = 0; a < barrier->members; a++)
-        for (int b = 0; b < barrier->members; b++) {
+    for (int a = 0; a < count; a++)
+        for (int b = 0; b < count; b++) {
             wi_signal_facts facts;
             wi_signal_way way;
             if (a == b)
                 continue;
-            wi_signal_facts_find(barrier->node, barrier->rank[a],
-                                 barrier->rank[b], &facts);
+            wi_signal_facts_find(barrier->node, type[a], type[b], &facts);
             wharf_ignore(
                 wi_signal_choose(&facts, WHARF_MECHANISM_AUTO, false, &way));
             bool best = way.mechanism == WHARF_MECHANISM_KERNEL && !way.slow;
             if (!p->reason[0] || (p->kernel && !best)) {
                 memcpy(p->reason, way.reason, sizeof p->reason);
-                p->from = barrier->rank[a];
-                p->to = barrier->rank[b];
+                p->from = type[a];
+                p->to = type[b];
             }
             p->kernel &= best;
             p->mem_ops &= facts.mem_ops_from && facts.mem_ops_to;

@@ -326,21 +326,11 @@ wharf_status wharf_barrier_check(wharf_barrier *barrier)
 /* Where each member's words are, in the GPU's memory. */
 static wharf_status table_make(wharf_barrier *barrier)
 {
-    wi_device *device = barrier->node->device;
-    size_t bytes = (size_t)barrier->members * sizeof(void *);
-    void *words[WHARF_MAX_RANKS], *table;
+    void *words[WHARF_MAX_RANKS];
     for (int m = 0; m < barrier->members; m++)
         words[m] = wi_pad_word(barrier->node, &barrier->run[m], 0);
-    wharf_status st = device->ops->local_alloc(device, bytes, &table);
-    if (st != WHARF_OK)
-        return st;
-    st = device->ops->write(device, table, words, bytes);
-    if (st != WHARF_OK) {
-        device->ops->local_free(device, table);
-        return st;
-    }
-    barrier->table = table;
-    return WHARF_OK;
+    return wi_table_make(barrier->node->device, words, barrier->members,
+                         &barrier->table);
 }
 
 static wharf_status check_view(const wharf_barrier *barrier,

@@ -249,6 +249,7 @@ static void return_pooled(attaching *a)
 static wharf_status get_mappings(attaching *a, wi_deadline deadline)
 {
     take_pooled(a);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed on */
     if (a->missing == 0)
         return WHARF_OK;
     wharf_status st =

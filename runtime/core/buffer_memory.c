@@ -80,12 +80,13 @@ static wharf_status check_size(const void *pointer, size_t size)
     return WHARF_OK;
 }
 
-/* Is any byte of it in [from, from + bytes)? */
+/* Is any byte of it in [from, from + bytes)? Sizes may reach beyond the last
+ * address. */
 static bool overlaps(const char *pointer, size_t size, const void *from,
                      size_t bytes)
 {
-    const char *other = from;
-    return other && bytes && pointer < other + bytes && other < pointer + size;
+    uintptr_t a = (uintptr_t)pointer, b = (uintptr_t)from;
+    return from && bytes && (b - a < size || a - b < bytes);
 }
 
 /* Blocks that this rank has from Wharf; what it gave itself may be given again.

@@ -144,26 +144,34 @@ wharf_status wharf_buffer_info_get(const wharf_buffer *buffer, int rank,
     return wi_call_end(st);
 }
 
+wharf_status wi_table_make(wi_device *device, void *const *pointers, int count,
+                           void **table)
+{
+    size_t bytes = (size_t)count * sizeof *pointers;
+    void *made;
+    wharf_status st = device->ops->local_alloc(device, bytes, &made);
+    if (st != WHARF_OK)
+        return st;
+    st = device->ops->write(device, made, pointers, bytes);
+    if (st != WHARF_OK) {
+        device->ops->local_free(device, made);
+        return st;
+    }
+    *table = made;
+    return WHARF_OK;
+}
+
 static wharf_status make_table(wharf_buffer *buffer)
 {
     wharf_node *node = buffer->node;
-    wi_device *device = node->device;
-    size_t bytes = (size_t)node->size * sizeof(void *);
     void *pointers[WHARF_MAX_RANKS];
     for (int r = 0; r < node->size; r++)
         pointers[r] = wi_mapping_segment(buffer->mapping, r);
-
     void *table;
-    wharf_status st = device->ops->local_alloc(device, bytes, &table);
-    if (st != WHARF_OK)
-        return st;
-    st = device->ops->write(device, table, pointers, bytes);
-    if (st != WHARF_OK) {
-        device->ops->local_free(device, table);
-        return st;
-    }
-    buffer->table = table;
-    return WHARF_OK;
+    wharf_status st = wi_table_make(node->device, pointers, node->size, &table);
+    if (st == WHARF_OK)
+        buffer->table = table;
+    return st;
 }
 
 static wharf_status get_table(wharf_buffer *buffer, void *const **table)
@@ -269,6 +277,8 @@ const char *wharf_handle_kind_name(wharf_handle_kind kind)
         return "pool";
     case WHARF_HANDLE_HOST_VMM:
         return "host-vmm";
+    case WHARF_HANDLE_FABRIC:
+        return "fabric";
     }
     return "unknown";
 }

@@ -42,7 +42,7 @@ typedef struct wi_node_settings {
     int64_t refuse_bad;
     int64_t pool;
     int64_t pool_bytes;
-    int64_t handle; /* 0 auto, 1 vmm, 2 ipc */
+    int64_t handle; /* 0 auto, 1 vmm, 2 ipc, 3 fabric */
     int64_t chunk_bytes;
     int64_t mechanism; /* wharf_mechanism */
     int64_t copy;      /* wi_copy_wanted; these three may differ */
@@ -72,7 +72,7 @@ typedef struct wi_way {
 } wi_way;
 
 /* Kinds of device-space memory in order of preference, then the host. */
-#define WI_WAYS 4 /* the fourth in guests only, core/visit.c */
+#define WI_WAYS 5 /* the fifth in guests only, core/visit.c */
 
 typedef struct wi_mapping wi_mapping;
 typedef struct wi_pad_page wi_pad_page;
@@ -213,6 +213,13 @@ typedef struct wi_meeting {
 wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
                           wi_meeting *all, wi_deadline deadline);
 
+/* For a checker that reads one file at a time. */
+#ifdef __clang_analyzer__
+#define wi_node_meet(node, mine, all, deadline)                                \
+    (wi_node_meet(node, mine, all, deadline) || (mine)->status ? WHARF_EOS     \
+                                                               : WHARF_OK)
+#endif
+
 /*
  * What the node's ranks must hold alike goes into node->state, which meetings
  * compare: a rank that never came to a detach which the others gave up on still
@@ -221,6 +228,10 @@ wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
  * is given back.
  */
 void wi_node_toggle(wharf_node *node, uint32_t a, uint32_t b, uint32_t c);
+
+/* Before the bracket of a call that may be a process's first: switches the
+ * ranges of base/trace.h on if WHARF_TRACE says so. */
+void wi_trace_decide(void);
 
 /*
  * Collective: the agreement between closing imports and freeing at the owners.
@@ -233,6 +244,10 @@ wharf_status wi_node_let_go(wharf_node *node, wi_deadline deadline);
 /* For a failure that every rank finds by itself from agreed data: one record
  * everywhere, that of rank 0. Returns status. */
 wharf_status wi_decided_alike(wharf_status status);
+#ifdef __clang_analyzer__
+#define wi_decided_alike(status)                                               \
+    (wi_decided_alike(WHARF_OK) || (status) ? WHARF_EOS : WHARF_OK)
+#endif
 
 /* Did every rank take part in the round that ended with status? Then what each
  * did before it is done everywhere. */
@@ -415,6 +430,11 @@ wharf_status wi_mapping_zero(wi_mapping *mapping);
  * side, data check. */
 wharf_status wi_mapping_share(wharf_node *node, int count,
                               wi_mapping **mappings, wi_deadline deadline);
+
+/* A table of pointers in memory that this process's kernels read; given back by
+ * ops->local_free (buffer_query.c). */
+wharf_status wi_table_make(wi_device *device, void *const *pointers, int count,
+                           void **table);
 
 /* ---- Keeper -------------------------------------------------------------- */
 

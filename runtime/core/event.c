@@ -123,6 +123,19 @@ void wi_event_fini(wharf_event *event, bool safe)
 /* ---- Collective calls ------------------------------------------------------
  */
 
+/* Alike on all ranks. What the pool keeps has slots too. */
+static wharf_status slot_take(wharf_node *node, int *slot, wi_deadline deadline)
+{
+    wharf_status st = wi_event_slots_take(node, 1, slot);
+    if (st == WHARF_ELIMIT && node->pool) {
+        st = wi_pool_empty(node, deadline);
+        if (st != WHARF_OK)
+            return st;
+        st = wi_event_slots_take(node, 1, slot);
+    }
+    return wi_decided_alike(st);
+}
+
 static wharf_status create_locked(wharf_node *node, int owner,
                                   wharf_event **out)
 {
@@ -145,7 +158,7 @@ static wharf_status create_locked(wharf_node *node, int owner,
     int slot;
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
     if (st == WHARF_OK)
-        st = wi_decided_alike(wi_event_slots_take(node, 1, &slot));
+        st = slot_take(node, &slot, deadline);
     if (st != WHARF_OK) {
         if (event)
             wi_handle_remove(event);

@@ -238,6 +238,7 @@ static wharf_status compare(wharf_exchange *x, wharf_status met,
 static wharf_status build(wharf_exchange *x, wharf_status own,
                           wi_deadline deadline)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): met with OK */
     wharf_node *node = x->node;
     wharf_status st = wi_comm_agree(node->comm, own, deadline);
     if (st != WHARF_OK)
@@ -321,6 +322,23 @@ static wharf_status list(wharf_node *node, const wi_exchange_ask *ask,
     return st == WHARF_OK ? wi_exchange_list(*x, ask) : st;
 }
 
+/* A rank that could not even list its transfers comes to what the others of
+ * its communicator do after a failed meeting: make_plan's agreements. */
+static void tell_others(wharf_node *node, const wi_exchange_ask *ask,
+                        wharf_status met, wi_deadline deadline)
+{
+    wharf_error cause = *wi_error_record();
+    wi_group *group = wi_group_spare(ask->comm, node->comm);
+    if (group && wi_group_wider(group)) {
+        *wi_error_record() = cause;
+        wharf_ignore(wi_group_open(group, met, deadline));
+        *wi_error_record() = cause;
+        wharf_ignore(wi_group_agree(group, met, deadline));
+    }
+    wi_group_close(group);
+    *wi_error_record() = cause;
+}
+
 wharf_status wi_exchange_make(wharf_node *node, const wi_exchange_ask *ask,
                               wharf_status own, wharf_exchange **out)
 {
@@ -331,8 +349,11 @@ wharf_status wi_exchange_make(wharf_node *node, const wi_exchange_ask *ask,
     mine.status = list(node, ask, own, &x);
     mine.size = x && x->group && wi_group_wider(x->group);
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_OK || (wi_all_came(st) && x))
+    bool grouped = x && (x->group || ask->comm == MPI_COMM_NULL);
+    if (st == WHARF_OK || (wi_all_came(st) && grouped))
         st = make_plan(x, st, any_wider(all, node->size), deadline);
+    else if (wi_all_came(st) && ask->comm != MPI_COMM_NULL)
+        tell_others(node, ask, st, deadline);
     if (st != WHARF_OK) {
         wharf_error cause = *wi_error_record();
         exchange_delete(x);

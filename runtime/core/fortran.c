@@ -15,7 +15,25 @@ wharf_status wharf_node_communicator_f(const wharf_node *node, int *comm)
     wharf_status st =
         wharf_node_communicator(node, comm != NULL ? &found : NULL);
 
-    if (st == WHARF_OK)
+    if (st == WHARF_OK && comm)
         *comm = wi_comm_to_fortran(found);
     return st;
+}
+
+wharf_status wharf_exchange_create_f(wharf_node *node, int comm, int count,
+                                     const wharf_exchange_transfer *transfers,
+                                     const wharf_exchange_options *options,
+                                     wharf_exchange **exchange)
+{
+    return wharf_exchange_create(node, wi_comm_of_fortran(comm), count,
+                                 transfers, options, exchange);
+}
+
+wharf_status wharf_exchange_create_cart_f(wharf_node *node, int comm,
+                                          const wharf_exchange_block *block,
+                                          const wharf_exchange_options *options,
+                                          wharf_exchange **exchange)
+{
+    return wharf_exchange_create_cart(node, wi_comm_of_fortran(comm), block,
+                                      options, exchange);
 }

@@ -330,6 +330,7 @@ wharf_status wharf_join(const char *name, const wharf_joined_options *options,
                         wharf_joined **joined)
 {
     asking a = {.name = name, .socket = -1};
+    wi_trace_decide();
     wi_call_begin(__func__, -1);
     wharf_status st = read_options(options, &a);
     if (st == WHARF_OK && !joined)

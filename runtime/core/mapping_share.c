@@ -58,11 +58,13 @@ static void note_failure(share *s, wharf_status st)
     }
 }
 
-static uint64_t chunk_bytes_for(const wharf_node *node, uint64_t bytes)
+static uint64_t chunk_bytes_for(const wharf_node *node,
+                                const wi_memory_ops *ops, uint64_t bytes)
 {
     if (node->settings.chunk_bytes > 0)
         return (uint64_t)node->settings.chunk_bytes;
-    if (node->gpus < 2 || bytes > CHUNKED_MOST)
+    if (node->gpus < 2 || bytes > CHUNKED_MOST ||
+        bytes > (uint64_t)ops->pieces * CHUNK_BYTES)
         return 0;
     return CHUNK_BYTES;
 }
@@ -125,7 +127,7 @@ static wharf_status make_block(share *s, const item *it, wi_parcel *parcel)
     wi_device *device = s->node->device;
     const wi_layout_block *block = &m->layout.block[it->block];
     wharf_status st = ops->create(device, block->bytes,
-                                  chunk_bytes_for(s->node, block->bytes),
+                                  chunk_bytes_for(s->node, ops, block->bytes),
                                   &m->block[it->block]);
     if (st == WHARF_OK)
         st = wi_host_place(m, it->block);
@@ -225,6 +227,7 @@ static void take_parcel(void *argument, int index, const wi_parcel *parcel)
 
 static wharf_status compare_nonces(share *s, const uint64_t *words)
 {
+    /* Alike: the walk of check_data, behind the reading of the words. */
     int at = 0;
     for (int i = 0; i < s->count; i++) {
         if (s->senders[i] == s->node->rank)

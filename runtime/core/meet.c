@@ -166,6 +166,7 @@ static wharf_status compare_calls(const wi_meeting *all, int size)
     return st;
 }
 
+#undef wi_decided_alike
 wharf_status wi_decided_alike(wharf_status status)
 {
     if (status != WHARF_OK)
@@ -218,6 +219,7 @@ static wharf_status meet(wharf_node *node, const wi_meeting *mine,
     return wi_meeting_compare(all, node->size);
 }
 
+#undef wi_node_meet
 wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
                           wi_meeting *all, wi_deadline deadline)
 {

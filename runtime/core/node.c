@@ -2,6 +2,7 @@
 /* wharf_node_open and wharf_node_close. */
 #include "wharf/node.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/config.h"
@@ -309,7 +310,7 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
     /* A rank that failed alone still comes to the first agreement. */
     wharf_status own = prepare(options, out, &settings, &node);
     wharf_error own_record = *wi_error_record();
-    if (own == WHARF_ESTATE) {
+    if (node && own == WHARF_ESTATE) {
         /* A forked child: MPI calls of its own would ruin the parent's. */
         wi_node_delete(node);
         return own;
@@ -347,6 +348,7 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
 wharf_status wharf_node_open(MPI_Comm comm, const wharf_node_options *options,
                              wharf_node **node)
 {
+    wi_trace_decide();
     wi_call_begin(__func__, -1);
     wharf_status st = open_node(comm, options, node);
     if (st == WHARF_OK) {
@@ -455,7 +457,9 @@ static void print_stats_at_end(void)
     int64_t wanted;
     if (wi_config_number(WI_SETTING_STATS, &wanted, NULL) == WHARF_OK &&
         wanted && wi_stat_get(WI_STAT_live_nodes) == 0)
-        wharf_ignore(wharf_stats_print(stderr));
+        for (int s = 0; s < WI_STAT_COUNT; s++)
+            wi_log_asked("stats", "%" PRId64 " %s: %s", wi_stat_get((wi_stat)s),
+                         wi_stat_name((wi_stat)s), wi_stat_text((wi_stat)s));
 }
 
 /* A guest leaves alone. */

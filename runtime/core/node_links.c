@@ -15,9 +15,10 @@
 /* ---- Links
  * ---------------------------------------------------------------------- */
 
+/* What does not fit ends with dots. */
 static void say(char reason[96], const char *text)
 {
-    snprintf(reason, 96, "%.95s", text);
+    snprintf(reason, 96, strlen(text) > 95 ? "%.92s..." : "%.95s", text);
 }
 
 static void fill_link(const wharf_node *node, int a, int b, wharf_link *link)
@@ -102,7 +103,7 @@ static wharf_status ability_agree(wharf_node *node, wharf_handle_kind kind,
     for (int r = 0; r < node->size; r++) {
         if (all[r].granularity == 0) {
             agreed->granularity = 0;
-            snprintf(agreed->reason, sizeof agreed->reason, "rank %d: %.72s", r,
+            snprintf(agreed->reason, sizeof agreed->reason, "rank %d: %.77s", r,
                      all[r].reason);
             break;
         }
@@ -145,17 +146,26 @@ static bool kind_wanted(const wharf_node *node, wharf_handle_kind kind)
 {
     return node->settings.handle == 0 ||
            (node->settings.handle == 1 && kind == WHARF_HANDLE_VMM) ||
-           (node->settings.handle == 2 && kind == WHARF_HANDLE_IPC);
+           (node->settings.handle == 2 && kind == WHARF_HANDLE_IPC) ||
+           (node->settings.handle == 3 && kind == WHARF_HANDLE_FABRIC);
 }
 
+/*
+ * Within a host descriptors carry as far as fabric handles, and are known to.
+ * So these are for whoever asks for them, and where the driver shares no memory
+ * by descriptors; trying them costs an open a millisecond or two.
+ */
 static wharf_status find_cuda_ways(wharf_node *node, char why_not[96],
                                    wi_deadline deadline)
 {
-    const wharf_handle_kind kinds[] = {WHARF_HANDLE_VMM, WHARF_HANDLE_IPC};
+    const wharf_handle_kind kinds[] = {WHARF_HANDLE_VMM, WHARF_HANDLE_FABRIC,
+                                       WHARF_HANDLE_IPC};
     if (find_gap(node, why_not))
         return WHARF_OK;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         if (!kind_wanted(node, kinds[k]))
+            continue;
+        if (kinds[k] == WHARF_HANDLE_FABRIC && node->device_ways > 0)
             continue;
         ability agreed;
         wharf_status st = ability_agree(node, kinds[k], &agreed, deadline);

@@ -197,7 +197,7 @@ static wharf_status adopt(wharf_node *node, const wi_census *c)
             from[gpus++] = d;
         }
     node->gpu = wi_calloc((size_t)gpus, sizeof *node->gpu);
-    node->peers = wi_calloc((size_t)(gpus * gpus), sizeof *node->peers);
+    node->peers = wi_calloc((size_t)gpus * (size_t)gpus, sizeof *node->peers);
     if (!node->gpu || !node->peers)
         return WHARF_ENOMEM;
     node->gpus = gpus;

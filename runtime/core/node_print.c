@@ -71,21 +71,34 @@ static wharf_status get_pair(const wharf_node *node, int a, int b,
     return st;
 }
 
+/* Not cut, as the public struct's has to be. */
+static const char *link_reason(const wharf_node *node, const wharf_link *link)
+{
+    return node->backend == WHARF_BACKEND_HOST && link->path == WHARF_PATH_HOST
+               ? node->backend_reason
+               : link->reason;
+}
+
 /* A kind of handle, as far as this rank's device goes. */
 struct kind_line {
     wharf_handle_kind kind;
     bool works;
+    bool used;          /* by all ranks, for device-space buffers */
     size_t granularity; /* 0 where it does not work */
-    char reason[96];
+    char reason[192];   /* why it does not work, or is used */
 };
 
-#define KINDS 3
+#define KINDS 5
 
 /* Kinds of device memory in the order of preference, then host memory. */
 static void kind_lines_fill(const wharf_node *node, struct kind_line *lines)
 {
     static const wharf_handle_kind kinds[KINDS] = {
-        WHARF_HANDLE_VMM, WHARF_HANDLE_IPC, WHARF_HANDLE_MEMFD};
+        WHARF_HANDLE_VMM, WHARF_HANDLE_FABRIC, WHARF_HANDLE_IPC,
+        WHARF_HANDLE_MEMFD, WHARF_HANDLE_HOST_VMM};
+    const wi_way *used = node->device_first < node->device_ways
+                             ? &node->device_way[node->device_first]
+                             : NULL;
 
     for (int i = 0; i < KINDS; i++) {
         struct kind_line *line = &lines[i];
@@ -97,6 +110,11 @@ static void kind_lines_fill(const wharf_node *node, struct kind_line *lines)
         line->works = ops != NULL;
         if (ops != NULL)
             line->granularity = ops->granularity(node->device);
+        line->used = ops != NULL && used != NULL && used->ops == ops;
+        if (line->used)
+            snprintf(line->reason, sizeof line->reason, "%s",
+                     node->backend == WHARF_BACKEND_HOST ? node->backend_reason
+                                                         : used->reason);
     }
 }
 
@@ -145,7 +163,7 @@ static wharf_status json_links(const wharf_node *node, FILE *file, int rank)
         fprintf(file, "%s\n      {\"to\": %d, \"path\": \"%s\", ",
                 to == 0 ? "" : ",", to, wharf_path_name(pair.link.path));
         fprintf(file, "\"nvlinks\": %d", pair.link.nvlinks);
-        json_text(file, "reason", pair.link.reason);
+        json_text(file, "reason", link_reason(node, &pair.link));
         json_text(file, "mechanism", wharf_mechanism_name(pair.mechanism));
         json_text(file, "mechanism_reason", pair.why);
         fputc('}', file);
@@ -186,6 +204,7 @@ static void json_kinds(const wharf_node *node, FILE *file)
         fprintf(file, "%s\n    {\"kind\": \"%s\", \"works\": %s",
                 i == 0 ? "" : ",", wharf_handle_kind_name(lines[i].kind),
                 lines[i].works ? "true" : "false");
+        fprintf(file, ", \"used\": %s", lines[i].used ? "true" : "false");
         fprintf(file, ", \"granularity_bytes\": %zu", lines[i].granularity);
         json_text(file, "reason", lines[i].reason);
         fputc('}', file);
@@ -336,11 +355,13 @@ static wharf_status link_groups_fill(const wharf_node *node,
     return WHARF_OK;
 }
 
-static void link_groups_print(const struct link_groups *all, FILE *file)
+static void link_groups_print(const wharf_node *node,
+                              const struct link_groups *all, FILE *file)
 {
     for (int i = 0; i < all->count; i++) {
         const struct link_group *group = &all->group[i];
         const wharf_link *link = &group->pair.link;
+        const char *reason = link_reason(node, link);
         int named = group->pairs < PAIRS_NAMED ? group->pairs : PAIRS_NAMED;
 
         fprintf(file, "%s", wharf_path_name(link->path));
@@ -351,8 +372,7 @@ static void link_groups_print(const struct link_groups *all, FILE *file)
             fprintf(file, " %d>%d", group->from[k], group->to[k]);
         if (group->pairs > named)
             fprintf(file, " and %d more pairs", group->pairs - named);
-        fprintf(file, "%s%s\n", link->reason[0] == '\0' ? "" : "\n    ",
-                link->reason);
+        fprintf(file, "%s%s\n", reason[0] == '\0' ? "" : "\n    ", reason);
         fprintf(file, "    signals by %s: %s\n",
                 wharf_mechanism_name(group->pair.mechanism), group->pair.why);
     }
@@ -364,7 +384,9 @@ static char path_letter(wharf_path path)
 {
     static const char letters[] = ".SNPH";
 
-    return (unsigned)path < sizeof letters - 1 ? letters[path] : '?';
+    if ((unsigned)path >= sizeof letters - 1)
+        return '?';
+    return letters[path];
 }
 
 static wharf_status text_matrix(const wharf_node *node, FILE *file)
@@ -408,7 +430,7 @@ static wharf_status text_links(const wharf_node *node, FILE *file)
     st = link_groups_fill(node, all);
     if (st == WHARF_OK) {
         fputs("\nwhy\n", file);
-        link_groups_print(all, file);
+        link_groups_print(node, all, file);
     }
     wi_free(all);
     return st;
@@ -421,12 +443,12 @@ static void text_kinds(const wharf_node *node, FILE *file)
     kind_lines_fill(node, lines);
     fputs("\nhandle kinds\n", file);
     for (int i = 0; i < KINDS; i++) {
-        fprintf(file, "%-6s %s", wharf_handle_kind_name(lines[i].kind),
+        fprintf(file, "%-8s %s", wharf_handle_kind_name(lines[i].kind),
                 lines[i].works ? "yes" : "no");
         if (lines[i].works)
             fprintf(file, ", granularity %zu bytes", lines[i].granularity);
         if (lines[i].reason[0] != '\0')
-            fprintf(file, "%s%s", lines[i].works ? ", " : ": ",
+            fprintf(file, "%s%s", lines[i].used ? ", used: " : ": ",
                     lines[i].reason);
         fputc('\n', file);
     }

@@ -135,7 +135,8 @@ static wharf_status lend_block(const wi_mapping *mapping, int block,
     const wi_memory_ops *ops = mapping->way->ops;
     bool owned = mapping->layout.block[block].owner == node->rank;
     *handle = mapping->handle[block];
-    if (ops->kind == WHARF_HANDLE_IPC)
+    /* Plain bytes, which are good as long as the owner has the memory. */
+    if (ops->kind == WHARF_HANDLE_IPC || ops->kind == WHARF_HANDLE_FABRIC)
         return WHARF_OK;
     if (!owned && mapping->kept && mapping->kept[block].count > 0)
         return copies_of(&mapping->kept[block], fds);
@@ -184,6 +185,7 @@ static wharf_status put_block(wi_visit_parcel *parcel,
     if (read_only && mapping->way->ops->kind == WHARF_HANDLE_MEMFD)
         st = for_reading(fds, count);
     while (done < count && st == WHARF_OK) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): lent */
         st = wi_parcel_put_fd(parcel, fds[done]);
         done += st == WHARF_OK;
     }
@@ -347,4 +349,10 @@ wharf_status wi_offer_send(const wi_offer *offer, int socket,
                            wi_deadline deadline)
 {
     return wi_parcel_send(&offer->parcel, socket, deadline);
+}
+
+wharf_status wi_offer_send_on(const wi_offer *offer, int socket,
+                              wi_sending *sending)
+{
+    return wi_parcel_send_on(&offer->parcel, socket, sending);
 }

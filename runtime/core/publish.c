@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/stat.h"
 #include "base/sys.h"
+#include "base/trace.h"
 #include "base/versioned.h"
 #include "core/existing.h"
 #include "core/visit.h"
@@ -35,13 +36,19 @@
 /* How often the thread looks for joiners that ask nothing. */
 #define LOOK_MS 500
 
-/* Programs of other users, and those beyond the limit, that are being told so:
- * they take no place from others. */
+/* Connections that have asked nothing yet: of users that may join, and of
+ * others, which take no place from those. Of the former the oldest gives way.
+ */
+#define ASKING_MOST 64
 #define STRANGERS_MOST 16
+
+/* While no connection can be accepted, how long until the next try: the
+ * listener would wake the thread again at once. */
+#define PAUSE_MS 100
 
 typedef struct joiner {
     int socket;
-    bool stranger; /* another user's, or beyond the limit */
+    bool stranger; /* of a user that may not join */
     bool admitted;
     uid_t uid;
     pid_t pid;
@@ -58,9 +65,12 @@ struct wi_publication {
     int stop; /* counter that wakes the thread */
     pthread_t thread;
     int admitted; /* of joiners; atomic, read by others */
+    bool ever;    /* somebody was admitted; likewise */
     int count;    /* of joiners; the thread's own, as is what follows */
     int strangers;
-    joiner joiner[WHARF_MAX_JOINERS + STRANGERS_MOST];
+    bool pausing; /* nothing is accepted until: */
+    wi_deadline pause;
+    joiner joiner[WHARF_MAX_JOINERS + ASKING_MOST + STRANGERS_MOST];
 };
 
 /* ---- Joiners, in the thread ------------------------------------------------
@@ -100,18 +110,38 @@ static void drop(wi_publication *p, int index)
     *one = p->joiner[--p->count];
 }
 
+/* So that those who say nothing keep nobody out. */
+static void drop_oldest_asking(wi_publication *p)
+{
+    int asking = 0, oldest = -1;
+    for (int i = 0; i < p->count; i++) {
+        const joiner *one = &p->joiner[i];
+        if (one->admitted || one->stranger)
+            continue;
+        asking++;
+        if (oldest < 0 || one->until < p->joiner[oldest].until)
+            oldest = i;
+    }
+    if (asking >= ASKING_MOST)
+        drop(p, oldest);
+}
+
 static void accept_one(wi_publication *p)
 {
     joiner one = {.until = wi_deadline_in_ms(QUESTION_MS)};
-    if (wi_sys_accept(p->listener, &one.socket) != WHARF_OK)
+    wharf_status st = wi_sys_accept(p->listener, &one.socket);
+    p->pausing = st != WHARF_OK && st != WHARF_ENOTREADY;
+    p->pause = wi_deadline_in_ms(PAUSE_MS);
+    if (st != WHARF_OK)
         return;
-    wharf_status st = wi_join_peer(one.socket, &one.uid, &one.pid);
-    one.stranger =
-        !may_join(p, one.uid) || p->count - p->strangers >= WHARF_MAX_JOINERS;
+    st = wi_join_peer(one.socket, &one.uid, &one.pid);
+    one.stranger = !may_join(p, one.uid);
     if (st != WHARF_OK || (one.stranger && p->strangers >= STRANGERS_MOST)) {
         wi_sys_close(&one.socket);
         return;
     }
+    if (!one.stranger)
+        drop_oldest_asking(p);
     p->strangers += one.stranger;
     p->joiner[p->count++] = one;
 }
@@ -124,7 +154,7 @@ static bool admit(const wi_publication *p, const joiner *one,
     if (!may_join(p, one->uid))
         refuse(one->socket, WHARF_EOS, EACCES, "\"%s\" is not for user %u",
                p->name, (unsigned)one->uid);
-    else if (one->stranger)
+    else if (p->admitted >= WHARF_MAX_JOINERS)
         refuse(one->socket, WHARF_ELIMIT, 0, "%d programs have joined \"%s\"",
                WHARF_MAX_JOINERS, p->name);
     else if (question->version != WHARF_VERSION_NUMBER)
@@ -155,6 +185,7 @@ static bool answer_question(wi_publication *p, joiner *one)
         return false;
     /* From here on it may hold memory. */
     one->admitted = true;
+    __atomic_store_n(&p->ever, true, __ATOMIC_RELEASE);
     __atomic_add_fetch(&p->admitted, 1, __ATOMIC_RELEASE);
     const wi_offer *offer = question.writable ? p->writing : p->reading;
     if (wi_offer_send(offer, one->socket, wi_deadline_in_ms(OFFER_MS)) !=
@@ -180,16 +211,19 @@ static bool hear(wi_publication *p, joiner *one)
 /* False: the thread is to end. */
 static bool serve_once(wi_publication *p)
 {
-    struct pollfd polls[2 + WHARF_MAX_JOINERS + STRANGERS_MOST];
+    struct pollfd polls[2 + sizeof p->joiner / sizeof p->joiner[0]];
+    p->pausing = p->pausing && !wi_deadline_passed(p->pause);
     polls[0] = (struct pollfd){.fd = p->stop, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = p->listener, .events = POLLIN};
+    polls[1] =
+        (struct pollfd){.fd = p->pausing ? -1 : p->listener, .events = POLLIN};
     bool asked = true;
     for (int i = 0; i < p->count; i++) {
         polls[2 + i] =
             (struct pollfd){.fd = p->joiner[i].socket, .events = POLLIN};
         asked = asked && p->joiner[i].admitted;
     }
-    if (poll(polls, (nfds_t)(2 + p->count), asked ? -1 : LOOK_MS) < 0)
+    int ms = p->pausing ? PAUSE_MS : asked ? -1 : LOOK_MS;
+    if (poll(polls, 2 + (nfds_t)p->count, ms) < 0)
         return errno == EINTR;
     if (polls[0].revents)
         return false;
@@ -205,11 +239,20 @@ static bool serve_once(wi_publication *p)
     return true;
 }
 
+/* For all who hold the socket: a forked child has a copy of it. */
+static void hang_up(int *socket)
+{
+    if (*socket >= 0)
+        shutdown(*socket, SHUT_RDWR);
+    wi_sys_close(socket);
+}
+
 static void *serve(void *argument)
 {
     wi_publication *p = argument;
     const wi_join_answer revoked = {.magic = WI_JOIN_MAGIC,
                                     .word = WI_JOIN_REVOKED};
+    wi_trace_thread("wharf joiners");
     wi_call_begin("answering joiners", -1);
     while (serve_once(p))
         continue;
@@ -217,7 +260,7 @@ static void *serve(void *argument)
         if (p->joiner[p->count - 1].admitted)
             wharf_ignore(wi_join_send(p->joiner[p->count - 1].socket, &revoked,
                                       sizeof revoked));
-        wi_sys_close(&p->joiner[p->count - 1].socket);
+        hang_up(&p->joiner[p->count - 1].socket);
         p->count--;
     }
     wharf_ignore(wi_call_end(WHARF_OK));
@@ -305,7 +348,7 @@ static wharf_status start(wi_publication *p)
 
 static void publication_free(wi_publication *p)
 {
-    wi_sys_close(&p->listener);
+    hang_up(&p->listener);
     wi_sys_close(&p->stop);
     wi_offer_free(p->reading);
     wi_offer_free(p->writing);
@@ -354,13 +397,14 @@ void wi_publish_end(wharf_buffer *buffer)
         continue;
     pthread_join(p->thread, NULL);
     int left = __atomic_load_n(&p->admitted, __ATOMIC_ACQUIRE);
-    if (left > 0) {
+    /* One that has left, or was cut off, may hold the memory all the same. */
+    if (__atomic_load_n(&p->ever, __ATOMIC_ACQUIRE))
         __atomic_store_n(&buffer->seen_outside, true, __ATOMIC_RELEASE);
+    if (left > 0)
         wi_log(WI_LOG_INFO,
                "\"%s\" is no longer published; %d programs that have joined "
                "keep its memory until they leave",
                p->name, left);
-    }
     publication_free(p);
     wi_stat_add(WI_STAT_live_published, -1);
 }

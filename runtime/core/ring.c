@@ -30,6 +30,7 @@ static void ring_delete(wharf_ring *ring)
     wi_free(ring->run);
     wi_free(ring->steps);
     wi_free(ring->count);
+    wi_free(ring->due);
     wi_free(ring->sent);
     wi_free(ring->dead_ns);
     wi_free(ring);
@@ -65,14 +66,16 @@ ring_new(wharf_node *node, const wharf_ring_options *options, wharf_ring **out)
     ring->timeout_ms = options->timeout_ms;
     ring->first = wi_signal_first_epoch;
     ring->ahead = ahead_of(node, options);
-    ring->told = ring->ahead >= 2 * WI_RING_TOLD ? WI_RING_TOLD : 1;
+    ring->told = ring->ahead >= UINT64_C(2) * WI_RING_TOLD ? WI_RING_TOLD : 1;
     ring->run = wi_calloc(ranks, sizeof *ring->run);
     ring->steps = wi_calloc(ranks + 1, sizeof *ring->steps);
     ring->count = wi_calloc(ranks, sizeof *ring->count);
+    ring->due = wi_calloc((size_t)options->slots, sizeof *ring->due);
     ring->sent = wi_calloc(ranks, sizeof *ring->sent);
     ring->dead_ns = wi_calloc(ranks, sizeof *ring->dead_ns);
     wharf_status st = WHARF_ENOMEM;
-    if (ring->run && ring->steps && ring->count && ring->sent && ring->dead_ns)
+    if (ring->run && ring->steps && ring->count && ring->due && ring->sent &&
+        ring->dead_ns)
         st = wi_handle_add(ring, WI_HANDLE_RING);
     if (st != WHARF_OK) {
         ring_delete(ring);

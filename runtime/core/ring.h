@@ -119,7 +119,10 @@ struct wharf_ring {
     uint64_t ended;       /* slots that this rank ended */
     uint64_t counted;     /* SHARED, producer: slots whose takers are counted */
     uint32_t *count;      /* SHARED, producer: slots that each rank took */
-    uint64_t *sent;       /* ALL, producer: slots of which each rank was told */
+    uint32_t *due;   /* SHARED, producer: of the last `slots` slots that are
+                        counted, what the taker's word says once it has released
+                        the slot; by index modulo slots */
+    uint64_t *sent;  /* ALL, producer: slots of which each rank was told */
     uint64_t waited; /* ALL, producer: slots whose release this stream was made
                         to wait for */
     wharf_stream waited_stream;
@@ -186,8 +189,8 @@ wi_deadline wi_ring_deadline(const wharf_ring *ring);
 
 /*
  * Producer: holds until the first `slots` slots are released by all ranks that
- * they went to, as the CPU sees it; with WHARF_RING_SHARED, all that are
- * counted. WHARF_ETIMEDOUT names who is behind.
+ * they went to, as the CPU sees it; with WHARF_RING_SHARED they are counted.
+ * WHARF_ETIMEDOUT names who is behind.
  */
 wharf_status wi_ring_hold_released(wharf_ring *ring, uint64_t slots,
                                    wi_deadline deadline);
@@ -228,6 +231,9 @@ void wi_ring_look(wharf_ring *ring);
 
 /* Lets this rank's streams go, that wait for ranks which may never answer. */
 void wi_ring_let_go(const wharf_node *node);
+
+/* Host backend: is the producer dead? Any thread. */
+void wi_ring_ask_producer(wharf_ring *ring);
 
 /* WHARF_EPEER, with the record, if the producer is known to be dead. */
 wharf_status wi_ring_check_producer(const wharf_ring *ring);

@@ -6,6 +6,7 @@
  * the ring's deadline and says at its end who is behind.
  */
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/error.h"
@@ -74,23 +75,42 @@ static void pause_for(int *turn)
 /* ---- Who is behind
  * ---------------------------------------------------------------- */
 
-/* What rank's `released` must have come to; false: nothing is asked of it. */
-static bool asked_of(const wharf_ring *ring, int rank, uint64_t slots,
-                     uint32_t *value)
+/* What each rank's `released` must have come to. */
+typedef struct demand {
+    bool asked[WHARF_MAX_RANKS]; /* false: nothing is asked of it */
+    uint32_t value[WHARF_MAX_RANKS];
+} demand;
+
+/* Of slots that were shared out, those that their takers may still hold. */
+static void ask_takers(const wharf_ring *ring, uint64_t slots, demand *d)
 {
-    uint64_t owed;
-    if (ring->mode == WHARF_RING_SHARED) {
-        *value = ring->count[rank];
-        return rank != ring->producer &&
-               wi_ring_part_of(ring, rank) != WI_RING_DEAD;
+    uint64_t all = (uint64_t)ring->slots;
+    uint64_t first = ring->counted > all ? ring->counted - all : 0;
+    for (uint64_t i = first; i < slots && i < ring->counted; i++) {
+        int taker = wi_ring_taker(ring, i);
+        if (taker < 0 || wi_ring_part_of(ring, taker) == WI_RING_DEAD)
+            continue;
+        d->asked[taker] = true;
+        d->value[taker] = ring->due[i % all];
     }
-    owed = wi_ring_owed(ring, rank, 0, slots);
-    *value = ring->first + (uint32_t)owed;
-    return owed > 0;
+}
+
+static void ask(const wharf_ring *ring, uint64_t slots, demand *d)
+{
+    memset(d->asked, 0, sizeof d->asked);
+    if (ring->mode == WHARF_RING_SHARED) {
+        ask_takers(ring, slots, d);
+        return;
+    }
+    for (int r = 0; r < ring->node->size; r++) {
+        uint64_t owed = wi_ring_owed(ring, r, 0, slots);
+        d->value[r] = ring->first + (uint32_t)owed;
+        d->asked[r] = owed > 0;
+    }
 }
 
 /* The words of `released` as they are now, of all that are asked. */
-static wharf_status read_released(const wharf_ring *ring, uint64_t slots,
+static wharf_status read_released(const wharf_ring *ring, const demand *d,
                                   uint32_t *words)
 {
     const wharf_node *node = ring->node;
@@ -98,9 +118,8 @@ static wharf_status read_released(const wharf_ring *ring, uint64_t slots,
     uint64_t read[WHARF_MAX_RANKS];
     int rank[WHARF_MAX_RANKS], count = 0;
     for (int r = 0; r < node->size; r++) {
-        uint32_t value;
         words[r] = ring->first;
-        if (!asked_of(ring, r, slots, &value))
+        if (!d->asked[r])
             continue;
         if (wi_ring_on_host(ring)) {
             words[r] =
@@ -124,15 +143,16 @@ static wharf_status find_behind(const wharf_ring *ring, uint64_t slots,
                                 int *who, uint32_t *by)
 {
     uint32_t words[WHARF_MAX_RANKS];
-    wharf_status st = read_released(ring, slots, words);
+    demand d;
+    ask(ring, slots, &d);
+    wharf_status st = read_released(ring, &d, words);
     *who = -1;
     *by = 0;
     for (int r = 0; r < ring->node->size && st == WHARF_OK; r++) {
-        uint32_t value;
-        if (!asked_of(ring, r, slots, &value))
+        if (!d.asked[r])
             continue;
-        if ((int32_t)(value - words[r]) > (int32_t)*by) {
-            *by = value - words[r];
+        if ((int32_t)(d.value[r] - words[r]) > (int32_t)*by) {
+            *by = d.value[r] - words[r];
             *who = r;
         }
     }
@@ -264,7 +284,8 @@ wharf_status wi_ring_hold_taken(wharf_ring *ring, uint64_t slots,
         }
         if (st != WHARF_OK)
             return st;
-        __atomic_fetch_add(&ring->count[s.who], 1, __ATOMIC_RELAXED);
+        ring->due[ring->counted % (uint64_t)ring->slots] =
+            __atomic_add_fetch(&ring->count[s.who], 1, __ATOMIC_RELAXED);
         ring->counted++;
     }
     return WHARF_OK;

@@ -153,7 +153,7 @@ static wharf_status wait_taken(wharf_ring *ring, wharf_stream stream,
     int taker = wi_ring_taker(ring, slots - 1);
     ring->steps[0] = (wi_sync_step){
         .kind = WI_SYNC_WAIT,
-        .value = ring->count[taker],
+        .value = ring->due[(slots - 1) % (uint64_t)ring->slots],
         .address = wi_ring_released(ring, taker),
     };
     return wait_for_steps(ring, stream, 1);

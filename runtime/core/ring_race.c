@@ -128,6 +128,7 @@ wharf_status wharf_ring_check(wharf_ring *ring)
         return wi_call_end(st);
     wi_ring_race_collect(ring);
     st = tell_race(ring);
+    wi_ring_ask_producer(ring);
     if (st == WHARF_OK)
         st = wi_ring_check_producer(ring);
     return wi_call_end(st);

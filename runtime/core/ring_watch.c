@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "core/ring.h"
 
 #define LOOK_NS 100000000L
@@ -81,6 +82,16 @@ void wi_ring_let_go(const wharf_node *node)
 /* ---- Looking
  * ------------------------------------------------------------------------ */
 
+/* Unless it was told before. */
+static void tell_producer(const wharf_ring *ring)
+{
+    if (__atomic_load_n(&ring->orphan, __ATOMIC_RELAXED))
+        return;
+    wi_log(WI_LOG_WARN,
+           "rank %d, the producer of ring %llu, is dead: the ring ends",
+           ring->producer, (unsigned long long)ring->serial);
+}
+
 /* True once the rank has been dead for long enough. Tells when it is found. */
 static bool is_over(wharf_ring *ring, int rank)
 {
@@ -90,9 +101,7 @@ static bool is_over(wharf_ring *ring, int rank)
             return false;
         ring->dead_ns[rank] = now;
         if (rank == ring->producer)
-            wi_log(WI_LOG_WARN,
-                   "rank %d, the producer of ring %llu, is dead: the ring ends",
-                   rank, (unsigned long long)ring->serial);
+            tell_producer(ring);
         else if (wi_ring_part_of(ring, rank) != WI_RING_OUT)
             wi_log(WI_LOG_WARN,
                    "rank %d, a consumer of ring %llu, is dead: the ring goes "
@@ -131,6 +140,19 @@ void wi_ring_look(wharf_ring *ring)
             bury_consumer(ring, r);
 }
 
+/* Touches nothing but `orphan`: another thread may be looking. */
+void wi_ring_ask_producer(wharf_ring *ring)
+{
+    const wharf_node *node = ring->node;
+    if (!wi_ring_on_host(ring) || node->rank == ring->producer ||
+        __atomic_load_n(&ring->orphan, __ATOMIC_RELAXED) ||
+        !wi_comm_gone(node->comm, ring->producer))
+        return;
+    tell_producer(ring);
+    __atomic_store_n(&ring->orphan, true, __ATOMIC_RELAXED);
+    wi_ring_ring(&ring->control->news);
+}
+
 wharf_status wi_ring_check_producer(const wharf_ring *ring)
 {
     if (!__atomic_load_n(&ring->orphan, __ATOMIC_RELAXED))
@@ -149,6 +171,7 @@ wharf_status wi_ring_check_producer(const wharf_ring *ring)
 static void *watch_run(void *argument)
 {
     (void)argument;
+    wi_trace_thread("wharf rings");
     wi_call_begin("watching rings", -1);
     pthread_mutex_lock(&watch.lock);
     while (!watch.ending) {

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "core/barrier.h"
 #include "core/core.h"
 #include "core/exchange.h"
@@ -111,6 +112,7 @@ static void *watch(void *argument)
 {
     watcher *w = argument;
     int dead = -1;
+    wi_trace_thread("wharf peers");
     wi_call_begin("watching for dead ranks", w->node->rank);
     pthread_mutex_lock(&w->lock);
     while (!sleep_over(w, LOOK_NS) && dead < 0 &&

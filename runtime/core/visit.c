@@ -65,23 +65,52 @@ static wharf_status find_gpus(wharf_node *node, wi_device_desc *own)
                    node->rank, uuid, node->gpu[mine].desc.pci, count);
 }
 
+const wi_way *wi_visit_way(wharf_node *node, wharf_handle_kind kind)
+{
+    for (int w = 0; w < node->device_ways; w++)
+        if (node->device_way[w].ops->kind == kind)
+            return &node->device_way[w];
+    if (node->device_ways == WI_WAYS)
+        return NULL;
+    wi_way *way = &node->device_way[node->device_ways];
+    way->ops = node->device->ops->memory(node->device, kind, way->reason);
+    if (!way->ops)
+        return NULL;
+    way->granularity = way->ops->granularity(node->device);
+    memcpy(way->reason, "as lent", sizeof "as lent");
+    node->device_ways++;
+    return way;
+}
+
+/* Fabric handles cost more to try than the others: when they come. */
 static void find_ways(wharf_node *node)
 {
-    const wharf_handle_kind kinds[WI_WAYS] = {
-        WHARF_HANDLE_VMM, WHARF_HANDLE_IPC, WHARF_HANDLE_MEMFD,
-        WHARF_HANDLE_HOST_VMM};
-    for (int k = 0; k < WI_WAYS; k++) {
-        wi_way *way = &node->device_way[node->device_ways];
-        way->ops =
-            node->device->ops->memory(node->device, kinds[k], way->reason);
-        if (!way->ops)
-            continue;
-        way->granularity = way->ops->granularity(node->device);
-        memcpy(way->reason, "as lent", sizeof "as lent");
-        node->device_ways++;
-        if (kinds[k] == WHARF_HANDLE_MEMFD)
+    const wharf_handle_kind kinds[] = {WHARF_HANDLE_VMM, WHARF_HANDLE_IPC,
+                                       WHARF_HANDLE_MEMFD,
+                                       WHARF_HANDLE_HOST_VMM};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        const wi_way *way = wi_visit_way(node, kinds[k]);
+        if (way && kinds[k] == WHARF_HANDLE_MEMFD)
             node->host_way = *way;
     }
+}
+
+/* How this process copies is its own affair: its environment's. */
+static wharf_status copies_prepare(wharf_node *node)
+{
+    const struct {
+        wi_setting id;
+        int64_t *to;
+    } numbers[] = {
+        {WI_SETTING_COPY, &node->settings.copy},
+        {WI_SETTING_COPY_KERNEL_MOST, &node->settings.copy_kernel_most},
+        {WI_SETTING_COPY_BLOCKS, &node->settings.copy_blocks},
+    };
+    wharf_status st = WHARF_OK;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (st == WHARF_OK)
+            st = wi_config_number(numbers[i].id, numbers[i].to, NULL);
+    return st == WHARF_OK ? wi_copy_open(node) : st;
 }
 
 static wharf_status open_device(wharf_node *node, const wi_visit_wish *wish)
@@ -95,6 +124,8 @@ static wharf_status open_device(wharf_node *node, const wi_visit_wish *wish)
                           : ops->enumerate(&own, 1, &count);
     if (st == WHARF_OK)
         st = ops->open(&own, &node->device);
+    if (st == WHARF_OK)
+        st = copies_prepare(node);
     if (st == WHARF_OK && !wish->keep_current)
         st = ops->make_current(node->device);
     if (st == WHARF_OK)

@@ -26,6 +26,8 @@
  *           it attached (one each 510 MiB and GPU)
  *   ipc     everybody: the handle is plain bytes. The memory goes with its
  *           owner, so it does not outlive it
+ *   fabric  everybody, plain bytes too, while the owner has the memory; what
+ *           a guest has mapped outlives it
  *
  * Locking: an offer and a guest's node are used by one thread at a time while
  * they are made, extended and given back; the local calls from any thread.
@@ -67,6 +69,18 @@ int wi_offer_descriptors(const wi_offer *offer);
  */
 wharf_status wi_offer_send(const wi_offer *offer, int socket,
                            wi_deadline deadline);
+
+/* How much of an offer has gone so far. Zero: nothing. */
+typedef struct wi_sending {
+    size_t at;
+    int fd;
+    bool crowded; /* it is no use to wait for the socket; try again in a ms */
+} wi_sending;
+
+/* Local, never waits. WHARF_ENOTREADY: part of it has gone; nothing else may be
+ * sent before the rest has. All else as wi_offer_send. */
+wharf_status wi_offer_send_on(const wi_offer *offer, int socket,
+                              wi_sending *sending);
 
 /* ---- Guest ----------------------------------------------------------------
  */

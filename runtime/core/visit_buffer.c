@@ -17,18 +17,14 @@
 /* ---- Checks ---------------------------------------------------------------
  */
 
-static const wi_way *way_of(const wharf_node *node, const wi_wire_buffer *in)
+static const wi_way *way_of(wharf_node *node, const wi_wire_buffer *in)
 {
-    for (int w = 0; w < node->device_ways; w++)
-        if ((uint32_t)node->device_way[w].ops->kind == in->kind)
-            return &node->device_way[w];
-    return NULL;
+    return wi_visit_way(node, (wharf_handle_kind)in->kind);
 }
 
-static wharf_status check_buffer(const wharf_node *node,
-                                 const wi_wire_buffer *in)
+static wharf_status check_buffer(wharf_node *node, const wi_wire_buffer *in)
 {
-    if (in->kind > WHARF_HANDLE_IPC && in->kind != WHARF_HANDLE_HOST_VMM)
+    if (in->kind > WHARF_HANDLE_FABRIC || in->kind == WHARF_HANDLE_POOL)
         return wi_visit_nonsense("kind of handle", in->kind);
     if (in->space > WHARF_SPACE_HOST)
         return wi_visit_nonsense("space", in->space);
@@ -149,6 +145,7 @@ static wharf_status read_segments(wi_visit_cursor *cursor, wi_mapping *m)
     if (st == WHARF_OK)
         st = wi_cursor_take(cursor, blocks, sizeof *blocks, ranks);
     for (size_t r = 0; r < ranks && st == WHARF_OK; r++) {
+        /* cppcheck-suppress uninitvar ; taken above, or st is not OK */
         m->layout.offset_of_rank[r] = offsets[r];
         m->layout.block_of_rank[r] = blocks[r];
     }

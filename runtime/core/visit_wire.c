@@ -162,8 +162,9 @@ static void pause_crowded(void)
     nanosleep(&moment, NULL);
 }
 
+/* WHARF_ENOTREADY: not now. */
 static wharf_status piece_send(int socket, const piece *out, const int *fds,
-                               wi_deadline deadline)
+                               bool *crowded)
 {
     struct iovec iov = {.iov_base = (void *)out,
                         .iov_len = sizeof out->head + out->head.bytes};
@@ -180,51 +181,63 @@ static wharf_status piece_send(int socket, const piece *out, const int *fds,
         first->cmsg_len = CMSG_LEN(length);
         memcpy(CMSG_DATA(first), fds, length);
     }
-    for (;;) {
-        size_t sent;
-        wharf_status st = wi_sys_sendmsg(socket, &message, &sent);
-        if (st == WHARF_OK)
-            return WHARF_OK;
-        int errnum = st == WHARF_ENOTREADY ? 0 : failed_errno();
-        if (errnum == EPIPE || errnum == ECONNRESET || errnum == ENOTCONN)
-            return gone();
-        if (errnum == ETOOMANYREFS)
-            pause_crowded();
-        else if (st != WHARF_ENOTREADY)
-            return st;
-        st = wait_for(socket, POLLOUT, deadline);
-        if (st != WHARF_OK)
-            return st;
+    size_t sent;
+    wharf_status st = wi_sys_sendmsg(socket, &message, &sent);
+    *crowded = false;
+    if (st == WHARF_OK || st == WHARF_ENOTREADY)
+        return st;
+    int errnum = failed_errno();
+    if (errnum == EPIPE || errnum == ECONNRESET || errnum == ENOTCONN)
+        return gone();
+    *crowded = errnum == ETOOMANYREFS;
+    return *crowded ? WHARF_ENOTREADY : st;
+}
+
+wharf_status wi_parcel_send_on(const wi_visit_parcel *parcel, int socket,
+                               wi_sending *sending)
+{
+    piece *out;
+    if (!WI_NEW(out))
+        return WHARF_ENOMEM;
+    wharf_status st = WHARF_OK;
+    while (st == WHARF_OK &&
+           (sending->at < parcel->length || sending->fd < parcel->count)) {
+        size_t bytes = parcel->length - sending->at;
+        int fds = parcel->count - sending->fd;
+        out->head = (piece_head){
+            .magic = WI_VISIT_MAGIC,
+            .fds = (uint32_t)(fds < PIECE_FDS ? fds : PIECE_FDS),
+            .total_bytes = parcel->length,
+            .at = sending->at,
+            .bytes = (uint32_t)(bytes < PIECE_BYTES ? bytes : PIECE_BYTES),
+            .total_fds = (uint32_t)parcel->count,
+        };
+        memcpy(out->bytes, parcel->bytes + sending->at, out->head.bytes);
+        st = piece_send(socket, out, parcel->fds + sending->fd,
+                        &sending->crowded);
+        if (st == WHARF_OK) {
+            sending->at += out->head.bytes;
+            sending->fd += (int)out->head.fds;
+        }
     }
+    wi_free(out);
+    return st;
 }
 
 wharf_status wi_parcel_send(const wi_visit_parcel *parcel, int socket,
                             wi_deadline deadline)
 {
-    piece *out;
-    if (!WI_NEW(out))
-        return WHARF_ENOMEM;
-    size_t at = 0;
-    int fd = 0;
-    wharf_status st = WHARF_OK;
-    do {
-        size_t bytes = parcel->length - at;
-        int fds = parcel->count - fd;
-        out->head = (piece_head){
-            .magic = WI_VISIT_MAGIC,
-            .fds = (uint32_t)(fds < PIECE_FDS ? fds : PIECE_FDS),
-            .total_bytes = parcel->length,
-            .at = at,
-            .bytes = (uint32_t)(bytes < PIECE_BYTES ? bytes : PIECE_BYTES),
-            .total_fds = (uint32_t)parcel->count,
-        };
-        memcpy(out->bytes, parcel->bytes + at, out->head.bytes);
-        st = piece_send(socket, out, parcel->fds + fd, deadline);
-        at += out->head.bytes;
-        fd += (int)out->head.fds;
-    } while (st == WHARF_OK && (at < parcel->length || fd < parcel->count));
-    wi_free(out);
-    return st;
+    wi_sending sending = {0};
+    for (;;) {
+        wharf_status st = wi_parcel_send_on(parcel, socket, &sending);
+        if (st != WHARF_ENOTREADY)
+            return st;
+        if (sending.crowded)
+            pause_crowded();
+        st = wait_for(socket, POLLOUT, deadline);
+        if (st != WHARF_OK)
+            return st;
+    }
 }
 
 /* Takes the descriptors of a message into the parcel, all of them or none. */

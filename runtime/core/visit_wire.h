@@ -71,6 +71,8 @@ void wi_parcel_clear(wi_visit_parcel *parcel);
  * say. Receiving fills an empty parcel. */
 wharf_status wi_parcel_send(const wi_visit_parcel *parcel, int socket,
                             wi_deadline deadline);
+wharf_status wi_parcel_send_on(const wi_visit_parcel *parcel, int socket,
+                               wi_sending *sending);
 wharf_status wi_parcel_receive(wi_visit_parcel *parcel, int socket,
                                wi_deadline deadline);
 
@@ -89,6 +91,10 @@ wharf_status wi_cursor_take(wi_visit_cursor *cursor, void *to, size_t each,
  * but its device and buffers. */
 wharf_status wi_visit_read_node(wi_visit_cursor *cursor,
                                 const wi_wire_head *head, wharf_node *node);
+
+/* The way of a kind of memory in a guest, found when it is first asked for;
+ * NULL: this process cannot map it. */
+const wi_way *wi_visit_way(wharf_node *node, wharf_handle_kind kind);
 
 /* Maps one buffer of a description and links it into the node
  * (visit_buffer.c). */

@@ -84,6 +84,9 @@ static wharf_status read_options(const wharf_node *node,
          (known->buffer_count > 0 && !known->buffers)))
         st = wi_fail(WHARF_EARG, "pass the buffers and their number",
                      "options.buffer_count is %d", known->buffer_count);
+    if (st == WHARF_OK && (known->read_only < 0 || known->read_only > 1))
+        st = wi_fail(WHARF_EARG, "pass 0 or 1", "options.read_only is %d",
+                     known->read_only);
     if (st == WHARF_OK && (known->restarts < -1 || known->restarts > 1000000))
         st = wi_fail(WHARF_EARG, "see wharf_worker_options",
                      "options.restarts is %d, not in -1 to 1000000",
@@ -112,23 +115,13 @@ static wharf_status read_options(const wharf_node *node,
 /* ---- Objects ----------------------------------------------------------------
  */
 
-static void lent_add(wharf_buffer *buffer, int change)
-{
-    __atomic_add_fetch(&buffer->lent, change, __ATOMIC_ACQ_REL);
-}
-
 static void worker_delete(wharf_worker *w)
 {
     wi_handle_remove(w);
-    for (int i = 0; i < w->offers; i++)
-        wi_offer_free(w->offer[i]);
-    for (int i = 0; i < w->lent_count; i++)
-        lent_add(w->lent[i], -1);
+    wi_lend_free(w);
     wi_tube_drop(w->tube);
     wi_tube_drop(w->fresh);
     wi_sys_close(&w->wake);
-    wi_free(w->offer);
-    wi_free(w->lent);
     wi_free(w->path);
     for (char **a = w->argv; a && *a; a++)
         wi_free(*a);
@@ -154,64 +147,6 @@ static wharf_status copy_arguments(wharf_worker *w, const char *const *argv)
     }
     w->envp = wi_spawn_environment(launcher_variables, WI_WORKER_VARIABLE "=1");
     return w->envp ? WHARF_OK : WHARF_ENOMEM;
-}
-
-/* Room for one more offer and its buffers. */
-static wharf_status room_for(wharf_worker *w, int buffers)
-{
-    size_t offers = (size_t)w->offers + 1;
-    size_t lent = (size_t)(w->lent_count + buffers);
-    if (offers > WHARF_MAX_BUFFERS || lent > WHARF_MAX_BUFFERS)
-        return wi_fail(WHARF_ELIMIT, "lend fewer, larger buffers",
-                       "%zu buffers are lent; the most is %d", lent,
-                       WHARF_MAX_BUFFERS);
-    wi_offer **offer = wi_calloc(offers, sizeof(wi_offer *));
-    wharf_buffer **list = wi_calloc(lent, sizeof(wharf_buffer *));
-    if (!offer || !list) {
-        wi_free(offer);
-        wi_free(list);
-        return WHARF_ENOMEM;
-    }
-    if (w->offers > 0)
-        memcpy(offer, w->offer, (size_t)w->offers * sizeof(wi_offer *));
-    if (w->lent_count > 0)
-        memcpy(list, w->lent, (size_t)w->lent_count * sizeof(wharf_buffer *));
-    wi_free(w->offer);
-    wi_free(w->lent);
-    w->offer = offer;
-    w->lent = list;
-    return WHARF_OK;
-}
-
-/* An offer that is made becomes the worker's; not under the lock at the start.
- */
-static wharf_status offer_add(wharf_worker *w, wi_offer *offer, int count,
-                              wharf_buffer *const *buffers)
-{
-    wharf_status st = room_for(w, count);
-    if (st != WHARF_OK)
-        return st;
-    w->offer[w->offers++] = offer;
-    for (int i = 0; i < count; i++) {
-        lent_add(buffers[i], 1);
-        w->lent[w->lent_count++] = buffers[i];
-    }
-    return WHARF_OK;
-}
-
-static wharf_status first_offer(wharf_worker *w)
-{
-    const wharf_worker_options *o = &w->options;
-    wi_offer *offer = NULL;
-    wharf_status st = wi_offer_make(w->node, o->buffer_count, o->buffers,
-                                    o->read_only != 0, &offer);
-    if (st == WHARF_OK)
-        st = offer_add(w, offer, o->buffer_count, o->buffers);
-    if (st != WHARF_OK)
-        wi_offer_free(offer);
-    /* The caller's array is not looked at again. */
-    w->options.buffers = NULL;
-    return st;
 }
 
 static wharf_status worker_new(wharf_node *node,
@@ -340,7 +275,7 @@ static wharf_status start(wharf_node *node, const char *const *argv,
     if (st == WHARF_OK)
         st = copy_arguments(w, argv);
     if (st == WHARF_OK)
-        st = first_offer(w);
+        st = wi_lend_first(w);
     if (st == WHARF_OK)
         st = start_first(w);
     if (st != WHARF_OK) {
@@ -364,49 +299,6 @@ wharf_status wharf_worker_start(wharf_node *node, const char *const *argv,
     wharf_status st = wi_node_local(__func__, node);
     if (st == WHARF_OK)
         st = start(node, argv, options, worker);
-    return wi_call_end(st);
-}
-
-/* ---- Lend -------------------------------------------------------------------
- */
-
-/* Under the lock. Waits until the process that was there has mapped offer
- * number `number`, or is no longer there. */
-static wharf_status wait_mapped(wharf_worker *w, int number)
-{
-    wi_deadline deadline = wi_node_deadline(w->node);
-    int deaths = w->report.deaths;
-    wi_worker_wake(w);
-    while (w->report.deaths == deaths && w->now &&
-           w->now->offers_mapped < number)
-        if (!wi_worker_wait(w, deadline))
-            return wi_worker_late("has not mapped the buffer yet");
-    if (w->lend_failure.status == WHARF_OK)
-        return WHARF_OK;
-    *wi_error_record() = w->lend_failure;
-    w->lend_failure.status = WHARF_OK;
-    wi_offer_free(w->offer[number - 1]);
-    w->offer[number - 1] = NULL;
-    lent_add(w->lent[--w->lent_count], -1);
-    return wi_error_record()->status;
-}
-
-wharf_status wharf_worker_lend(wharf_worker *worker, wharf_buffer *buffer,
-                               int read_only)
-{
-    wi_offer *offer = NULL;
-    wharf_status st = wi_worker_enter(__func__, worker, false);
-    if (st == WHARF_OK)
-        st = wi_offer_make(worker->node, 1, &buffer, read_only != 0, &offer);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
-    pthread_mutex_lock(&worker->lock);
-    st = offer_add(worker, offer, 1, &buffer);
-    if (st == WHARF_OK)
-        st = wait_mapped(worker, worker->offers);
-    else
-        wi_offer_free(offer);
-    pthread_mutex_unlock(&worker->lock);
     return wi_call_end(st);
 }
 
@@ -434,18 +326,28 @@ static void stop(wharf_worker *w)
     unlink_worker(w);
 }
 
+static wharf_status read_report(wharf_worker *w, wharf_worker_report *report)
+{
+    pthread_mutex_lock(&w->lock);
+    wharf_worker_report now = w->report;
+    pthread_mutex_unlock(&w->lock);
+    return wi_versioned_write(report, &now, sizeof now, "report");
+}
+
 wharf_status wharf_worker_stop(wharf_worker **worker,
                                wharf_worker_report *report)
 {
     wharf_status st = wi_worker_enter(__func__, worker ? *worker : NULL, false);
+    /* One that cannot be filled is refused while nothing has happened. */
+    if (st == WHARF_OK && report)
+        st = read_report(*worker, report);
     if (st != WHARF_OK)
         return wi_call_end(st);
     stop(*worker);
-    wharf_worker_report last = (*worker)->report;
+    if (report)
+        st = read_report(*worker, report);
     worker_delete(*worker);
     *worker = NULL;
-    if (report)
-        st = wi_versioned_write(report, &last, sizeof last, "report");
     return wi_call_end(st);
 }
 

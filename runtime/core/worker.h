@@ -30,13 +30,28 @@ typedef struct wi_tube {
     bool retired;
 } wi_tube;
 
+/* A line and its tag are one write, which a pipe takes whole. */
+#define WI_LINE_TAG 64
+#define WI_LINE_TEXT (4096 - WI_LINE_TAG)
+
 /* Lines on their way from a worker to the rank's own streams. */
 typedef struct wi_lines {
     int fd; /* -1: at its end, or never there */
     int to;
+    bool full;  /* `to` takes nothing now: what is here waits, and the worker */
+    bool ended; /* nothing more comes out of fd */
     size_t used;
-    char text[4096];
+    char text[WI_LINE_TEXT];
 } wi_lines;
+
+/* Buffers that are lent together. Under worker->lock, but that an offer is
+ * there until the watcher takes it away. */
+typedef struct wi_lent {
+    wi_offer *offer; /* NULL: it could not be mapped, */
+    wharf_error why; /* and why */
+    int count;
+    wharf_buffer *buffer[]; /* not to be detached */
+} wi_lent;
 
 /* One process. */
 typedef struct wi_life wi_life;
@@ -48,8 +63,12 @@ struct wi_life {
     int64_t started_ns, join_by_ns;
     bool joined;
     bool stop_told;
-    bool lost; /* somebody else waited for it: its number may be another's */
+    bool lost;   /* somebody else waited for it: its number may be another's */
+    int welcome; /* offers that the join was told of */
     int offers_sent;
+    bool noted;          /* the next one was announced singly */
+    wi_sending sending;  /* of the next one */
+    bool blocked;        /* its socket is full */
     int offers_mapped;   /* under worker->lock */
     wharf_error trouble; /* what it said of itself; status OK: nothing */
 };
@@ -78,14 +97,11 @@ struct wharf_worker {
     wi_tube *fresh;  /* of a later process; becomes tube when all is told */
     int told;        /* deaths that calls have told of */
     int offers;
-    wi_offer **offer; /* NULL entries: could not be mapped */
-    wharf_buffer **lent;
-    int lent_count;
-    wharf_error lend_failure; /* of the last mapping; status OK: none */
-    bool pending;             /* sent, not answered */
-    int64_t heard_ns;         /* of the last message or sign of life */
-    bool at_work;             /* a message went to or from the newest process */
-    int in_a_row;             /* deaths of such that were not */
+    wi_lent **lent;   /* `offers` of them; number n at n - 1 */
+    bool pending;     /* sent, not answered */
+    int64_t heard_ns; /* of the last message or sign of life */
+    bool at_work;     /* a message went to or from the newest process */
+    int in_a_row;     /* deaths of such that were not */
     bool stop_asked;
     int64_t died_ns; /* of the death that waits for its recovery */
     wharf_worker_report report;
@@ -160,14 +176,29 @@ void wi_tube_drop(wi_tube *tube); /* closes when its last user has left */
 /* One process (worker_life.c), by the watcher alone. */
 wharf_status wi_life_start(const wharf_worker *worker, wi_life **life);
 void wi_life_free(wi_life *life);
-/* Passes on what has been written; false: both streams have ended. */
-bool wi_life_drain(const wharf_worker *worker, wi_life *life);
+/* Passes on what has been written, as far as the rank's streams take it. */
+void wi_life_drain(const wharf_worker *worker, wi_life *life);
+/* The last of a dead process's; waits a moment for streams that are full. */
+void wi_life_drain_last(const wharf_worker *worker, wi_life *life);
 
-/* Under the lock: a death goes into the report; the process's successor has
- * joined (worker_report.c). */
+/* Lending (worker_lend.c). The first offer, of the options, at the start. */
+wharf_status wi_lend_first(wharf_worker *worker);
+void wi_lend_free(wharf_worker *worker);
+
+/* By the watcher alone. Sends what the process has not got and may have, as far
+ * as its socket takes it: WHARF_OK; WHARF_EPEER; what else ends the process. */
+wharf_status wi_lend_welcome(wharf_worker *worker, wi_life *life);
+wharf_status wi_lend_send(wharf_worker *worker, wi_life *life);
+/* More of what was promised has to be sent before anything else may be. */
+bool wi_lend_under_way(const wi_life *life);
+/* The process has mapped an offer, or says why not. */
+void wi_lend_mapped(wharf_worker *worker, wi_life *life, const wi_note *note);
+
+/* Under the lock: a death goes into the report; the process that counts has
+ * joined, as it says itself or as a message from it shows (worker_report.c). */
 void wi_report_death(wharf_worker *worker, const wi_life *life, wharf_death how,
                      int code, const char *cause);
-void wi_report_recovery(wharf_worker *worker);
+void wi_report_joined(wharf_worker *worker);
 
 /* With the node: workers that were not stopped. */
 void wi_worker_stop_all(wharf_node *node);

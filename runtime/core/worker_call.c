@@ -74,6 +74,12 @@ static wharf_status tube_get(wharf_worker *w, wi_deadline deadline, bool look,
 static wharf_status tube_ended(wharf_worker *w, const wi_tube *tube,
                                wi_deadline deadline, bool look)
 {
+    /* One that hears and says nothing any more is silent. */
+    if (!w->pending && w->tube == tube) {
+        w->pending = true;
+        w->heard_ns = wi_now_ns();
+        wi_worker_wake(w);
+    }
     while (w->tube == tube && !has_untold(w)) {
         if (is_over(w))
             return tell_end(w);
@@ -90,11 +96,16 @@ static wharf_status tube_ended(wharf_worker *w, const wi_tube *tube,
     return tell_death(w);
 }
 
-static void count_message(wharf_worker *w, bool sent)
+static void count_message(wharf_worker *w, const wi_tube *tube, bool sent)
 {
-    w->heard_ns = wi_now_ns();
-    w->pending = sent;
-    w->at_work = true;
+    /* What a dead process left behind says nothing of its successor. */
+    if (w->now && w->now->tube == tube) {
+        w->heard_ns = wi_now_ns();
+        w->pending = sent;
+        w->at_work = true;
+        if (!sent)
+            wi_report_joined(w);
+    }
     if (sent) {
         w->report.sent++;
     } else {
@@ -123,12 +134,13 @@ static wharf_status pass(wharf_worker *w, const void *from, void *to,
     if (st != WHARF_OK)
         return st;
 
-    st = sends ? wi_message_send(tube->fd, from, bytes, deadline, look)
-               : wi_message_receive(tube->fd, to, bytes, size, deadline, look);
+    int fd = tube->fd; /* NOLINT(clang-analyzer-core.NullDereference): got */
+    st = sends ? wi_message_send(fd, from, bytes, deadline, look)
+               : wi_message_receive(fd, to, bytes, size, deadline, look);
 
     pthread_mutex_lock(&w->lock);
     if (st == WHARF_OK)
-        count_message(w, sends);
+        count_message(w, tube, sends);
     else if (st == WHARF_EPEER)
         st = tube_ended(w, tube, deadline, look);
     tube->users--;
@@ -192,6 +204,8 @@ wharf_status wharf_worker_receive(wharf_worker *worker, void *data,
         st = check_message(data, capacity, timeout_ms);
     if (st != WHARF_OK)
         return wi_call_end(st);
+    if (capacity > WHARF_WORKER_MESSAGE)
+        capacity = WHARF_WORKER_MESSAGE;
     if (!worker->child)
         return wi_call_end(
             pass(worker, NULL, data, capacity, size, timeout_ms));

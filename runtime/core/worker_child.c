@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sys.h"
+#include "base/trace.h"
 #include "base/versioned.h"
 #include "core/worker.h"
 
@@ -84,11 +85,15 @@ static void *watch_rank(void *argument)
 {
     wharf_worker *w = argument;
     wi_child *c = w->child;
+    wi_trace_thread("wharf rank");
     wi_call_begin("wharf_worker_join", w->node->rank);
     for (;;) {
         struct pollfd polls[2] = {{.fd = c->control, .events = POLLIN},
                                   {.fd = c->wake, .events = POLLIN}};
         if (poll(polls, 2, -1) < 0 && errno != EINTR)
+            die_with_rank();
+        /* It may be gone since before the kernel was told to watch it. */
+        if (polls[1].revents && (polls[0].revents & POLLHUP))
             die_with_rank();
         if (polls[1].revents)
             break;
@@ -338,6 +343,7 @@ static wharf_status join(const wharf_worker_join_options *options,
 wharf_status wharf_worker_join(const wharf_worker_join_options *options,
                                wharf_worker **worker)
 {
+    wi_trace_decide();
     wi_call_begin(__func__, -1);
     return wi_call_end(join(options, worker));
 }
@@ -409,6 +415,7 @@ wharf_status wharf_worker_leave(wharf_worker **worker)
     wharf_status st = wi_worker_enter(__func__, worker ? *worker : NULL, true);
     if (st != WHARF_OK)
         return wi_call_end(st);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): entered */
     wharf_worker *w = *worker;
     wi_call_watch_faults(NULL);
     __atomic_store_n(&joined, NULL, __ATOMIC_RELEASE);

@@ -2,6 +2,7 @@
 /* One process of a worker, from its start to the last line that it wrote. All
  * of it is the watcher's. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +18,26 @@
 /* ---- Lines ------------------------------------------------------------------
  */
 
-/* The rank's stream may be a pipe that is full for a while. */
+/* How long the last lines of a dead process wait for a stream that is full. */
+#define LAST_MS 500
+
+/* Whether a write would not wait; one that would fail does not. */
+static bool takes_more(int to, int ms)
+{
+    struct pollfd one = {.fd = to, .events = POLLOUT};
+    return poll(&one, 1, ms) != 0;
+}
+
+/* What is left when the stream, which may be a non-blocking one, takes no more
+ * for long is lost. */
 static void write_all(int to, const char *text, size_t length)
 {
     while (length > 0) {
         ssize_t went = write(to, text, length);
         if (went < 0 && errno == EINTR)
+            continue;
+        if (went < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) &&
+            takes_more(to, LAST_MS))
             continue;
         if (went < 0)
             return;
@@ -36,64 +51,89 @@ static void write_all(int to, const char *text, size_t length)
 static void put_line(const wharf_worker *w, const wi_life *life, int to,
                      const char *text, size_t length)
 {
-    char line[sizeof life->out.text + 64];
-    int tag = snprintf(line, 64, "[worker of rank %d, pid %d] ", w->node->rank,
-                       life->pid);
+    char line[WI_LINE_TAG + WI_LINE_TEXT];
+    int tag = snprintf(line, WI_LINE_TAG - 1, "[worker of rank %d, pid %d] ",
+                       w->node->rank, life->pid);
     memcpy(line + tag, text, length);
     line[(size_t)tag + length] = '\n';
     write_all(to, line, (size_t)tag + length + 1);
 }
 
-/* Passes the whole lines on; what is longer than the room goes in pieces. */
-static void put_lines(const wharf_worker *w, const wi_life *life,
-                      wi_lines *lines, bool end)
+/* Passes the whole lines on; what is longer than the room goes in pieces.
+ * False: the rank's stream is full, and the rest is still here. */
+static bool put_lines(const wharf_worker *w, const wi_life *life,
+                      wi_lines *lines)
 {
     size_t from = 0;
-    for (;;) {
+    bool full = false;
+    while (from < lines->used) {
         const char *start = lines->text + from;
         const char *stop = memchr(start, '\n', lines->used - from);
-        if (!stop)
+        size_t length = stop ? (size_t)(stop - start) : lines->used - from;
+        if (!stop && !lines->ended && length < sizeof lines->text)
             break;
-        put_line(w, life, lines->to, start, (size_t)(stop - start));
-        from += (size_t)(stop - start) + 1;
+        full = !takes_more(lines->to, 0);
+        if (full)
+            break;
+        put_line(w, life, lines->to, start, length);
+        from += length + (stop != NULL);
     }
     lines->used -= from;
     memmove(lines->text, lines->text + from, lines->used);
-    if (lines->used == sizeof lines->text || (end && lines->used > 0)) {
-        put_line(w, life, lines->to, lines->text, lines->used);
-        lines->used = 0;
-    }
+    return !full;
 }
 
 /* Reads for as long as there is something, but not for ever: a worker that
- * writes without end must not keep the watcher from its other duties. */
+ * writes without end must not keep the watcher from its other duties. Nor must
+ * a stream of the rank's that nobody reads: the worker waits for it instead. */
 #define READS_MOST 64
 
 static void drain_one(const wharf_worker *w, const wi_life *life,
                       wi_lines *lines)
 {
-    for (int i = 0; i < READS_MOST && lines->fd >= 0; i++) {
+    for (int i = 0; lines->fd >= 0; i++) {
+        lines->full = !put_lines(w, life, lines);
+        if (lines->full || i == READS_MOST)
+            return;
+        if (lines->ended) {
+            wi_sys_close(&lines->fd);
+            return;
+        }
         ssize_t got = read(lines->fd, lines->text + lines->used,
                            sizeof lines->text - lines->used);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
-        if (got <= 0) {
-            put_lines(w, life, lines, true);
-            wi_sys_close(&lines->fd);
-            return;
-        }
-        lines->used += (size_t)got;
-        put_lines(w, life, lines, false);
+        if (got > 0)
+            lines->used += (size_t)got;
+        else
+            lines->ended = true;
     }
 }
 
-bool wi_life_drain(const wharf_worker *w, wi_life *life)
+void wi_life_drain(const wharf_worker *w, wi_life *life)
 {
     drain_one(w, life, &life->out);
     drain_one(w, life, &life->err);
-    return life->out.fd >= 0 || life->err.fd >= 0;
+}
+
+void wi_life_drain_last(const wharf_worker *w, wi_life *life)
+{
+    wi_deadline until = wi_deadline_in_ms(LAST_MS);
+    wi_lines *both[] = {&life->out, &life->err};
+    for (int i = 0; i < 2; i++)
+        do
+            drain_one(w, life, both[i]);
+        while (both[i]->fd >= 0 && both[i]->full &&
+               !wi_deadline_passed(until) &&
+               takes_more(both[i]->to, wi_deadline_poll_ms(until, LAST_MS)));
+    /* A line without an end, of a stream that others still hold open. */
+    for (int i = 0; i < 2; i++)
+        if (both[i]->fd >= 0 && !both[i]->full) {
+            both[i]->ended = true;
+            put_lines(w, life, both[i]);
+        }
 }
 
 /* ---- Start and end

@@ -83,8 +83,10 @@ void wi_report_death(wharf_worker *w, const wi_life *life, wharf_death how,
            death.cause);
 }
 
-void wi_report_recovery(wharf_worker *w)
+void wi_report_joined(wharf_worker *w)
 {
+    if (w->report.state == WHARF_WORKER_STARTING)
+        w->report.state = WHARF_WORKER_RUNNING;
     if (w->died_ns == 0)
         return;
     int64_t us = (wi_now_ns() - w->died_ns) / 1000;

@@ -25,13 +25,15 @@
 #include "base/spawn.h"
 #include "base/stat.h"
 #include "base/sys.h"
+#include "base/trace.h"
 #include "core/worker.h"
 
 /* Dead processes whose end is still under way; beyond that the next death
  * waits for one of them. */
 #define DYING_MOST 8
 
-/* Without a pidfd, how often a process is looked at. */
+/* How often to look where no descriptor tells: without a pidfd, or while too
+ * many descriptors of this user are under way in sockets. */
 #define LOOK_MS 10
 
 static void lock(wharf_worker *w)
@@ -51,8 +53,7 @@ static void unlock(wharf_worker *w)
 
 static void bury(wharf_worker *w, wi_life *life)
 {
-    for (int i = 0; i < 4 && wi_life_drain(w, life); i++)
-        ;
+    wi_life_drain_last(w, life);
     wi_life_free(life);
     w->dying_count--;
     wi_stat_add(WI_STAT_live_workers, -1);
@@ -191,10 +192,29 @@ static void end_by_fault(wharf_worker *w, const wharf_error *record)
     end_now(w, WHARF_DEATH_FAULT, record->native, cause);
 }
 
+static bool take_note(wharf_worker *w);
+
+/* Of a process's notes, those that are read at a time: one that sends without
+ * end must not keep the watcher from its other duties. */
+#define NOTES_MOST 64
+
+/* False: the process is no longer the one that counts. */
+static bool take_notes(wharf_worker *w, const wi_life *life)
+{
+    for (int i = 0; i < NOTES_MOST; i++)
+        if (w->now != life || life->control < 0 || !take_note(w))
+            break;
+    return w->now == life;
+}
+
 static void look_at_now(wharf_worker *w)
 {
     int value = 0;
-    switch (wi_spawn_look(w->now->pid, &value)) {
+    wi_spawn_end end = wi_spawn_look(w->now->pid, &value);
+    /* What it said before it ended counts: that it had joined, or a fault. */
+    if (end != WI_SPAWN_RUNS && !take_notes(w, w->now))
+        return;
+    switch (end) {
     case WI_SPAWN_RUNS:
         return;
     case WI_SPAWN_EXIT:
@@ -214,43 +234,16 @@ static void look_at_now(wharf_worker *w)
 /* ---- Joining and lending
  * ------------------------------------------------------- */
 
-/* Sends what the process has not been offered yet, with a note before each (a
- * count of them, for one that joins). The offers stay for as long as the
- * worker, so they are used outside the lock. */
-static void send_offers(wharf_worker *w, wi_note_kind kind)
+/* A process that could not be sent what it needs is of no use; the end of one
+ * that is gone is heard of by its process. */
+static void after_lending(wharf_worker *w, wharf_status st)
 {
-    wi_life *life = w->now;
-    wi_offer *offers[WHARF_MAX_BUFFERS];
-    int count = 0;
-    lock(w);
-    while (life->offers_sent + count < w->offers) {
-        offers[count] = w->offer[life->offers_sent + count];
-        count++;
-    }
-    unlock(w);
-    wi_deadline deadline = wi_deadline_in_ms(w->options.join_ms);
-    wharf_status st = WHARF_OK;
-    if (kind == WI_NOTE_WELCOME) {
-        int number = 0;
-        for (int i = 0; i < count; i++)
-            number += offers[i] != NULL;
-        st = wi_note_send(life->control, kind, number, NULL);
-    }
-    for (int i = 0; i < count && st == WHARF_OK; i++) {
-        life->offers_sent++;
-        if (!offers[i])
-            continue;
-        if (kind == WI_NOTE_LEND)
-            st = wi_note_send(life->control, kind, life->offers_sent, NULL);
-        if (st == WHARF_OK)
-            st = wi_offer_send(offers[i], life->control, deadline);
-    }
-    if (st != WHARF_OK && st != WHARF_EPEER) {
-        char cause[160];
-        snprintf(cause, sizeof cause, "could not be lent buffers: %.120s",
-                 wi_error_record()->cause);
-        end_now(w, WHARF_DEATH_ABSENCE, 0, cause);
-    }
+    char cause[160];
+    if (st == WHARF_OK || st == WHARF_EPEER)
+        return;
+    snprintf(cause, sizeof cause, "could not be lent buffers: %.120s",
+             wi_error_record()->cause);
+    end_now(w, WHARF_DEATH_ABSENCE, 0, cause);
 }
 
 static void has_joined(wharf_worker *w, const wi_note *note)
@@ -262,20 +255,11 @@ static void has_joined(wharf_worker *w, const wi_note *note)
     }
     lock(w);
     life->joined = true;
-    life->offers_mapped = life->offers_sent;
-    w->report.state = WHARF_WORKER_RUNNING;
+    life->offers_mapped = life->welcome;
     w->heard_ns = wi_now_ns();
-    wi_report_recovery(w);
+    wi_report_joined(w);
     unlock(w);
     wi_log(WI_LOG_INFO, "worker %s, pid %d, has joined", w->path, life->pid);
-}
-
-static void has_mapped(wharf_worker *w, const wi_note *note)
-{
-    lock(w);
-    w->now->offers_mapped = note->number;
-    w->lend_failure = note->record;
-    unlock(w);
 }
 
 /* False: the process is no longer the one that counts, or has no more to say.
@@ -292,12 +276,12 @@ static bool take_note(wharf_worker *w)
         wi_sys_close(&life->control);
         return false;
     }
-    if (note.kind == WI_NOTE_HELLO && !life->joined && !life->offers_sent)
-        send_offers(w, WI_NOTE_WELCOME);
+    if (note.kind == WI_NOTE_HELLO && !life->joined && !life->welcome)
+        after_lending(w, wi_lend_welcome(w, life));
     else if (note.kind == WI_NOTE_JOINED && !life->joined)
         has_joined(w, &note);
     else if (note.kind == WI_NOTE_LENT && life->joined)
-        has_mapped(w, &note);
+        wi_lend_mapped(w, life, &note);
     else if (note.kind == WI_NOTE_FAULT)
         end_by_fault(w, &note.record);
     else if (note.kind == WI_NOTE_ALIVE) {
@@ -361,8 +345,8 @@ static int64_t silence_ns(wharf_worker *w)
     lock(w);
     if (w->options.silence_ms > 0 && w->pending && w->now && w->now->joined &&
         w->now->tube) {
-        struct pollfd one = {.fd = w->now->tube->fd, .events = POLLIN};
-        if (poll(&one, 1, 0) == 1)
+        char any;
+        if (recv(w->now->tube->fd, &any, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
             w->pending = false;
         else
             when = w->heard_ns + (int64_t)w->options.silence_ms * 1000000;
@@ -402,16 +386,19 @@ static int64_t act_in_time(wharf_worker *w)
     return when;
 }
 
-/* The order to stop is passed on once. */
+/* The order to stop is passed on once, behind what is half sent. */
 static void tell_to_stop(wharf_worker *w)
 {
     wi_life *life = w->now;
     if (!life || !w->stopping || life->stop_told)
         return;
-    life->stop_told = true;
-    if (life->control >= 0)
-        wharf_ignore(wi_note_send(life->control, WI_NOTE_STOP, 0, NULL));
     shutdown(life->tube->fd, SHUT_WR);
+    if (life->control >= 0 && wi_lend_under_way(life))
+        return;
+    life->blocked =
+        life->control >= 0 &&
+        wi_note_send(life->control, WI_NOTE_STOP, 0, NULL) == WHARF_ENOTREADY;
+    life->stop_told = !life->blocked;
 }
 
 /* ---- The loop
@@ -420,30 +407,39 @@ static void tell_to_stop(wharf_worker *w)
 typedef struct watch_list {
     struct pollfd polls[1 + 4 * (DYING_MOST + 2)];
     nfds_t count;
-    bool blind; /* a process without a pidfd */
+    bool blind; /* of something that no descriptor tells of */
 } watch_list;
 
-static void watch_fd(watch_list *list, int fd)
+static void watch_fd(watch_list *list, int fd, short events)
 {
     if (fd >= 0)
         list->polls[list->count++] =
-            (struct pollfd){.fd = fd, .events = POLLIN};
+            (struct pollfd){.fd = fd, .events = events};
+}
+
+static void watch_lines(watch_list *list, const wi_lines *lines)
+{
+    if (lines->fd >= 0 && lines->full)
+        watch_fd(list, lines->to, POLLOUT);
+    else
+        watch_fd(list, lines->fd, POLLIN);
 }
 
 static void watch_life(watch_list *list, const wi_life *life)
 {
-    watch_fd(list, life->pidfd);
-    watch_fd(list, life->control);
-    watch_fd(list, life->out.fd);
-    watch_fd(list, life->err.fd);
-    list->blind |= life->pidfd < 0;
+    bool room = life->blocked && !life->sending.crowded;
+    watch_fd(list, life->pidfd, POLLIN);
+    watch_fd(list, life->control, room ? POLLIN | POLLOUT : POLLIN);
+    watch_lines(list, &life->out);
+    watch_lines(list, &life->err);
+    list->blind |= life->pidfd < 0 || (life->blocked && !room);
 }
 
 static void sleep_until(const wharf_worker *w, int64_t when)
 {
     watch_list list = {.count = 0};
     int ms = -1;
-    watch_fd(&list, w->wake);
+    watch_fd(&list, w->wake, POLLIN);
     if (w->now)
         watch_life(&list, w->now);
     for (const wi_life *life = w->dying; life; life = life->next)
@@ -470,11 +466,9 @@ static void hear_stop(wharf_worker *w)
 
 static void attend_now(wharf_worker *w)
 {
-    const wi_life *life = w->now;
-    while (w->now == life && life->control >= 0 && take_note(w))
-        ;
-    if (w->now == life && life->joined && life->control >= 0)
-        send_offers(w, WI_NOTE_LEND);
+    wi_life *life = w->now;
+    if (take_notes(w, life) && life->welcome && life->control >= 0)
+        after_lending(w, wi_lend_send(w, life));
     if (w->now == life)
         wi_life_drain(w, w->now);
     if (w->now == life)
@@ -484,13 +478,14 @@ static void attend_now(wharf_worker *w)
 void *wi_worker_watch(void *argument)
 {
     wharf_worker *w = argument;
+    wi_trace_thread("wharf worker");
     wi_call_begin("wharf_worker_start", w->node->rank);
     start_next(w);
     while (w->why.status == WHARF_OK) {
         hear_stop(w);
-        tell_to_stop(w);
         if (w->now)
             attend_now(w);
+        tell_to_stop(w);
         bury_ended(w, false);
         int64_t when = act_in_time(w);
         if (w->stopping && !w->now && !w->dying)

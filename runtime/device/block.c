@@ -50,20 +50,45 @@ void wi_block_divide(size_t bytes, size_t most, size_t granularity,
     *count = (int)((units + each - 1) / each);
 }
 
-wharf_status wi_handle_valid(const wi_handle *handle, wharf_handle_kind kind,
-                             uint32_t most_fds)
+/* Do `pieces` pieces of chunk_bytes make up the block exactly? */
+static bool pieces_fit(const wi_handle *handle, uint64_t pieces)
 {
-    /* A legacy handle has no descriptor and names one piece. */
-    uint64_t pieces = handle->fds ? handle->fds : 1;
+    return handle->chunk_bytes > 0 && handle->chunk_bytes <= handle->bytes &&
+           (handle->bytes - 1) / handle->chunk_bytes + 1 == pieces;
+}
 
-    if (handle->kind == (uint32_t)kind && handle->fds <= most_fds &&
-        handle->chunk_bytes > 0 && handle->chunk_bytes <= handle->bytes &&
-        (handle->bytes - 1) / handle->chunk_bytes + 1 == pieces)
-        return WHARF_OK;
+static wharf_status handle_strange(const wi_handle *handle,
+                                   wharf_handle_kind kind)
+{
     return wi_fail(WHARF_EPROTOCOL,
                    "run the same version of Wharf on all ranks",
                    "a handle of kind %u with %u descriptors, %llu bytes in "
                    "chunks of %llu arrived where kind %d was expected",
                    handle->kind, handle->fds, (unsigned long long)handle->bytes,
                    (unsigned long long)handle->chunk_bytes, (int)kind);
+}
+
+wharf_status wi_handle_valid(const wi_handle *handle, wharf_handle_kind kind,
+                             uint32_t most_fds)
+{
+    /* A legacy handle has no descriptor and names one piece. */
+    if (handle->kind == (uint32_t)kind && handle->fds <= most_fds &&
+        pieces_fit(handle, handle->fds ? handle->fds : 1))
+        return WHARF_OK;
+    return handle_strange(handle, kind);
+}
+
+wharf_status wi_handle_plain_valid(const wi_handle *handle,
+                                   wharf_handle_kind kind, uint32_t most,
+                                   int *pieces)
+{
+    uint64_t count = handle->chunk_bytes && handle->bytes
+                         ? (handle->bytes - 1) / handle->chunk_bytes + 1
+                         : 0;
+
+    if (handle->kind != (uint32_t)kind || handle->fds != 0 || count > most ||
+        !pieces_fit(handle, count))
+        return handle_strange(handle, kind);
+    *pieces = (int)count;
+    return WHARF_OK;
 }

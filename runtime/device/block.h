@@ -37,4 +37,10 @@ void wi_block_divide(size_t bytes, size_t most, size_t granularity,
 wharf_status wi_handle_valid(const wi_handle *handle, wharf_handle_kind kind,
                              uint32_t most_fds);
 
+/* The same for a handle whose pieces are named in it and not by descriptors;
+ * *pieces gets their number. */
+wharf_status wi_handle_plain_valid(const wi_handle *handle,
+                                   wharf_handle_kind kind, uint32_t most,
+                                   int *pieces);
+
 #endif

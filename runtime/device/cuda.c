@@ -67,23 +67,19 @@ void wi_cuda_leave(const wi_cuda_visit *visit)
 
 /* ---- Opening and closing ----------------------------------------------- */
 
-/* The larger of the two granularities: blocks of the recommended one are
- * mapped with the largest pages. */
-static wharf_status granularity_ask(CUmemLocation location, size_t *granularity)
+wharf_status wi_cuda_granularity(const CUmemAllocationProp *prop,
+                                 size_t *granularity)
 {
     static const CUmemAllocationGranularity_flags flags[] = {
         CU_MEM_ALLOC_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED};
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .requestedHandleTypes =
-                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                .location = location};
     size_t most = 1;
 
     for (int i = 0; i < 2; i++) {
         size_t got = 0;
         wharf_status status =
-            WI_CU(cuMemGetAllocationGranularity, (&got, &prop, flags[i]),
-                  "location %d of type %d", location.id, (int)location.type);
+            WI_CU(cuMemGetAllocationGranularity, (&got, prop, flags[i]),
+                  "location %d of type %d", prop->location.id,
+                  (int)prop->location.type);
 
         if (status != WHARF_OK)
             return status;
@@ -92,6 +88,16 @@ static wharf_status granularity_ask(CUmemLocation location, size_t *granularity)
     }
     *granularity = most;
     return WHARF_OK;
+}
+
+static wharf_status granularity_ask(CUmemLocation location, size_t *granularity)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes =
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = location};
+
+    return wi_cuda_granularity(&prop, granularity);
 }
 
 static wharf_status device_granularity_ask(wi_cuda *cuda)
@@ -426,6 +432,10 @@ static const wi_memory_ops *cuda_memory(wi_device *device,
          "the driver makes no memory of the host that could be shared"},
     };
 
+    if (kind == WHARF_HANDLE_FABRIC)
+        return wi_cuda_fabric_works(wi_cuda_of(device), reason)
+                   ? &wi_memory_fabric
+                   : NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (kinds[i].kind != kind)
             continue;

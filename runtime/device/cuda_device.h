@@ -23,11 +23,14 @@ typedef struct wi_cuda {
     uint64_t *words;         /* page-locked, WI_CUDA_WORDS of them */
     size_t granularity;      /* of VMM; 0 without it */
     size_t host_granularity; /* of VMM of the host; 0 without it */
-    bool read_only_host;     /* can page-lock what it may only read */
-    bool ipc_tried;          /* under the lock: whether ipc_refused is known */
-    int ipc_refused;         /* 0, or why legacy handles cannot be made */
-    CUlibrary kernels;       /* under the lock; NULL until they are loaded */
-    CUkernel sync4;          /* set before kernels_ready, constant after */
+    bool fabric_tried;       /* under the lock; what follows is constant then */
+    size_t fabric_granularity; /* of fabric handles; 0 without them */
+    char fabric_refused[96];   /* then: why */
+    bool read_only_host;       /* can page-lock what it may only read */
+    bool ipc_tried;    /* under the lock: whether ipc_refused is known */
+    int ipc_refused;   /* 0, or why legacy handles cannot be made */
+    CUlibrary kernels; /* under the lock; NULL until they are loaded */
+    CUkernel sync4;    /* set before kernels_ready, constant after */
     CUkernel sync64;
     int kernels_ready; /* atomic */
     CUlibrary sums;    /* cuda_sum.c, under the lock; NULL until prepared */
@@ -131,8 +134,17 @@ void wi_cuda_kernels_unload(wi_cuda *cuda);
  * tries, once. */
 bool wi_cuda_ipc_works(wi_cuda *cuda, char reason[96]);
 
+/* cuda_fabric.c: the same for fabric handles. */
+bool wi_cuda_fabric_works(wi_cuda *cuda, char reason[96]);
+
+/* The larger of the two granularities: blocks of the recommended one are
+ * mapped with the largest pages. The context is current. */
+wharf_status wi_cuda_granularity(const CUmemAllocationProp *prop,
+                                 size_t *granularity);
+
 /* The kinds of memory. */
 extern const wi_memory_ops wi_memory_vmm;       /* cuda_vmm.c */
+extern const wi_memory_ops wi_memory_fabric;    /* cuda_fabric.c */
 extern const wi_memory_ops wi_memory_ipc;       /* cuda_ipc.c */
 extern const wi_memory_ops wi_memory_host_vmm;  /* cuda_vmm.c */
 extern const wi_memory_ops wi_memory_host_cuda; /* cuda_host.c */

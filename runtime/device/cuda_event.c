@@ -123,7 +123,7 @@ wharf_status wi_cuda_event_export(wi_event *event,
                                   unsigned char handle[WI_EVENT_HANDLE_BYTES])
 {
     wi_cuda *cuda = event_cuda(event);
-    CUipcEventHandle native;
+    CUipcEventHandle native = {{0}};
     wi_cuda_visit visit;
     wharf_status status = wi_cuda_enter(cuda, &visit);
 

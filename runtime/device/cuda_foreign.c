@@ -324,7 +324,7 @@ _Static_assert(sizeof(CUmemPoolPtrExportData) <=
 static wharf_status present_legacy(const wi_foreign *memory,
                                    wi_foreign_card *card)
 {
-    CUipcMemHandle native;
+    CUipcMemHandle native = {{0}};
     wharf_status status =
         WI_CU(cuIpcGetMemHandle, (&native, (CUdeviceptr)memory->base),
               "%p, %zu bytes", (void *)memory->base, memory->whole);

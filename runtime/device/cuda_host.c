@@ -245,6 +245,7 @@ const wi_memory_ops wi_memory_host_cuda = {
     .kind = WHARF_HANDLE_MEMFD,
     .space = WHARF_SPACE_HOST,
     .ranges = true,
+    .pieces = 1,
     .granularity = locked_granularity,
     .reserve = locked_reserve,
     .unreserve = locked_unreserve,

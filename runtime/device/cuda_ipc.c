@@ -22,8 +22,8 @@ typedef struct ipc_block {
     CUdeviceptr open; /* imported: what cuIpcCloseMemHandle wants */
 } ipc_block;
 
-_Static_assert(sizeof(CUipcMemHandle) == sizeof(((const wi_handle *)0)->opaque),
-               "a memory handle fills the seam's room");
+_Static_assert(sizeof(CUipcMemHandle) <= sizeof(((const wi_handle *)0)->opaque),
+               "a memory handle fits the seam's room");
 
 static size_t ipc_granularity(wi_device *device)
 {
@@ -240,6 +240,7 @@ const wi_memory_ops wi_memory_ipc = {
     .kind = WHARF_HANDLE_IPC,
     .space = WHARF_SPACE_DEVICE,
     .ranges = false,
+    .pieces = 1,
     .granularity = ipc_granularity,
     .reserve = ipc_reserve,
     .unreserve = ipc_unreserve,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory in physical chunks: created by the owner, exported as descriptors,
- * mapped by everybody into one reserved address range. Memory of a GPU, or of
+ * Memory in physical chunks: created by the owner, exported as descriptors (or
+ * as fabric handles, cuda_fabric.c), mapped by everybody into one reserved
+ * address range. Memory of a GPU, or of
  * the host: the driver makes the latter page-locked, and two to three times
  * faster than it locks pages of ours (cuda_host.c; H200, driver 580).
  *
@@ -9,8 +10,10 @@
  * of 512 MiB or more and a tenth of a millisecond for a smaller one (driver
  * 580); access is set once for the whole block.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -18,26 +21,11 @@
 #include "base/mem.h"
 #include "base/stat.h"
 #include "base/sys.h"
-#include "device/cuda_device.h"
+#include "device/cuda_vmm.h"
 #include "device/host_memory.h"
 #include "device/numa.h"
 
-typedef struct vmm_block {
-    wi_block base; /* first */
-    size_t chunk_bytes;
-    bool on_host;
-    int numa;   /* on the host: the system's number of the node */
-    int chunks; /* handles held */
-    CUmemGenericAllocationHandle handles[WI_BLOCK_CHUNKS];
-} vmm_block;
-
-static vmm_block *vmm_of(wi_block *block)
-{
-    return (vmm_block *)block;
-}
-
-/* The last chunk may be smaller. */
-static size_t chunk_size(const vmm_block *block, int index)
+size_t wi_vmm_chunk_size(const wi_vmm_block *block, int index)
 {
     size_t start = (size_t)index * block->chunk_bytes;
     size_t left = block->base.bytes - start;
@@ -45,35 +33,35 @@ static size_t chunk_size(const vmm_block *block, int index)
     return left < block->chunk_bytes ? left : block->chunk_bytes;
 }
 
-static wharf_space space_of(const vmm_block *block)
+static wharf_space space_of(const wi_vmm_block *block)
 {
-    return block->on_host ? WHARF_SPACE_HOST : WHARF_SPACE_DEVICE;
+    return wi_vmm_on_host(block) ? WHARF_SPACE_HOST : WHARF_SPACE_DEVICE;
 }
 
 /* Where a block's memory is. */
-static CUmemLocation location_of(const wi_cuda *cuda, const vmm_block *block)
+static CUmemLocation location_of(const wi_cuda *cuda, const wi_vmm_block *block)
 {
     CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
                             .id = cuda->device};
     CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA,
                           .id = block->numa};
 
-    return block->on_host ? host : device;
+    return wi_vmm_on_host(block) ? host : device;
 }
 
-static vmm_block *vmm_new(size_t bytes, bool owned, bool on_host)
+wi_vmm_block *wi_vmm_new(wharf_handle_kind kind, size_t bytes, bool owned)
 {
-    vmm_block *block;
+    wi_vmm_block *block;
 
     if (!WI_NEW(block))
         return NULL;
     block->base.bytes = bytes;
     block->base.owned = owned;
-    block->on_host = on_host;
+    block->kind = kind;
     return block;
 }
 
-static void handles_release(const vmm_block *block)
+void wi_vmm_release(const wi_vmm_block *block)
 {
     for (int i = 0; i < block->chunks; i++)
         WI_CU_BACK(cuMemRelease, (block->handles[i]));
@@ -97,12 +85,12 @@ static wharf_status address_taken(void *wish, size_t bytes)
  * A taken address is no error to the driver (580): it takes the wish for a
  * hint and answers with another address. Others refuse it as a bad value.
  */
-static wharf_status range_take(const wi_cuda *cuda, void *wish, size_t bytes,
+static wharf_status range_take(size_t unit, void *wish, size_t bytes,
                                void **base)
 {
     CUdeviceptr got = 0;
-    int code = WI_CU_CODE(cuMemAddressReserve, (&got, bytes, cuda->granularity,
-                                                (CUdeviceptr)wish, 0));
+    int code = WI_CU_CODE(cuMemAddressReserve,
+                          (&got, bytes, unit, (CUdeviceptr)wish, 0));
 
     if (wish && code == CUDA_ERROR_INVALID_VALUE)
         return address_taken(wish, bytes);
@@ -121,22 +109,22 @@ static wharf_status range_take(const wi_cuda *cuda, void *wish, size_t bytes,
  * ignores the address asked for (seen up to 16 MiB, not from 32 MiB). */
 #define WISH_LEAST ((size_t)1 << 30)
 
-static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,
-                                wi_range *range)
+wharf_status wi_vmm_reserve(wi_device *device, size_t unit, void *wish,
+                            size_t bytes, wi_range *range)
 {
     const wi_cuda *cuda = wi_cuda_of(device);
     wi_cuda_visit visit;
     wharf_status status;
     void *base = NULL;
 
-    bytes = (bytes + cuda->granularity - 1) & ~(cuda->granularity - 1);
+    bytes = (bytes + unit - 1) & ~(unit - 1);
     status = wi_cuda_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
-    status = range_take(cuda, wish, bytes, &base);
+    status = range_take(unit, wish, bytes, &base);
     if (status == WHARF_EUNSUPPORTED && wish && bytes < WISH_LEAST) {
         bytes = WISH_LEAST;
-        status = range_take(cuda, wish, bytes, &base);
+        status = range_take(unit, wish, bytes, &base);
     }
     wi_cuda_leave(&visit);
     if (status != WHARF_OK)
@@ -147,7 +135,14 @@ static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,
     return WHARF_OK;
 }
 
-static void vmm_unreserve(wi_device *device, wi_range *range)
+static wharf_status vmm_reserve(wi_device *device, void *wish, size_t bytes,
+                                wi_range *range)
+{
+    return wi_vmm_reserve(device, wi_cuda_of(device)->granularity, wish, bytes,
+                          range);
+}
+
+void wi_vmm_unreserve(wi_device *device, wi_range *range)
 {
     wi_cuda_visit visit;
 
@@ -163,20 +158,22 @@ static void vmm_unreserve(wi_device *device, wi_range *range)
 
 /* ---- Physical memory --------------------------------------------------- */
 
-static wharf_status chunks_create(const wi_cuda *cuda, vmm_block *block,
+static wharf_status chunks_create(const wi_cuda *cuda, wi_vmm_block *block,
                                   int count)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .requestedHandleTypes =
-                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                .location = location_of(cuda, block)};
+    CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = block->kind == WHARF_HANDLE_FABRIC
+                                    ? CU_MEM_HANDLE_TYPE_FABRIC
+                                    : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = location_of(cuda, block)};
 
     while (block->chunks < count) {
-        size_t bytes = chunk_size(block, block->chunks);
+        size_t bytes = wi_vmm_chunk_size(block, block->chunks);
         wharf_status status = WI_CU(
             cuMemCreate, (&block->handles[block->chunks], bytes, &prop, 0),
             "%zu bytes, piece %d of %d, %s %d", bytes, block->chunks + 1, count,
-            block->on_host ? "NUMA node" : "device", prop.location.id);
+            wi_vmm_on_host(block) ? "NUMA node" : "device", prop.location.id);
 
         if (status != WHARF_OK)
             return status;
@@ -185,13 +182,13 @@ static wharf_status chunks_create(const wi_cuda *cuda, vmm_block *block,
     return WHARF_OK;
 }
 
-static wharf_status create_at(wi_device *device, bool on_host,
-                              size_t granularity, size_t bytes,
-                              size_t chunk_bytes, wi_block **out)
+wharf_status wi_vmm_create(wi_device *device, wharf_handle_kind kind,
+                           size_t granularity, size_t bytes, size_t chunk_bytes,
+                           wi_block **out)
 {
     const wi_cuda *cuda = wi_cuda_of(device);
     wi_cuda_visit visit;
-    vmm_block *block;
+    wi_vmm_block *block;
     wharf_status status;
     int count;
 
@@ -199,10 +196,10 @@ static wharf_status create_at(wi_device *device, bool on_host,
         return wi_fail(WHARF_EARG, NULL,
                        "a block of %zu bytes is no multiple of %zu", bytes,
                        granularity);
-    block = vmm_new(bytes, true, on_host);
+    block = wi_vmm_new(kind, bytes, true);
     if (!block)
         return WHARF_ENOMEM;
-    block->numa = on_host ? wi_numa_system.here() : 0;
+    block->numa = wi_vmm_on_host(block) ? wi_numa_system.here() : 0;
     wi_block_divide(bytes, chunk_bytes, granularity, &block->chunk_bytes,
                     &count);
     status = wi_cuda_enter(cuda, &visit);
@@ -210,7 +207,7 @@ static wharf_status create_at(wi_device *device, bool on_host,
         goto undo_new;
     status = chunks_create(cuda, block, count);
     if (status != WHARF_OK)
-        handles_release(block);
+        wi_vmm_release(block);
     wi_cuda_leave(&visit);
     if (status != WHARF_OK)
         goto undo_new;
@@ -226,12 +223,13 @@ undo_new:
 static wharf_status vmm_create(wi_device *device, size_t bytes,
                                size_t chunk_bytes, wi_block **out)
 {
-    return create_at(device, false, wi_cuda_of(device)->granularity, bytes,
-                     chunk_bytes, out);
+    return wi_vmm_create(device, WHARF_HANDLE_VMM,
+                         wi_cuda_of(device)->granularity, bytes, chunk_bytes,
+                         out);
 }
 
 /* The driver does not say that the descriptors are closed on exec. */
-static wharf_status chunk_export(const vmm_block *block, int index, int *fd)
+static wharf_status chunk_export(const wi_vmm_block *block, int index, int *fd)
 {
     int got = -1;
     wharf_status status = WI_CU(cuMemExportToShareableHandle,
@@ -250,7 +248,7 @@ static wharf_status chunk_export(const vmm_block *block, int index, int *fd)
 static wharf_status vmm_export(wi_device *device, wi_block *base,
                                wi_handle *handle, int *fds)
 {
-    const vmm_block *block = vmm_of(base);
+    const wi_vmm_block *block = wi_vmm_of(base);
     wi_cuda_visit visit;
     int made[WI_BLOCK_CHUNKS];
     int count = 0;
@@ -269,7 +267,7 @@ static wharf_status vmm_export(wi_device *device, wi_block *base,
         return status;
     }
     memset(handle, 0, sizeof *handle);
-    handle->kind = block->on_host ? WHARF_HANDLE_HOST_VMM : WHARF_HANDLE_VMM;
+    handle->kind = (uint32_t)block->kind;
     memcpy(handle->opaque, &block->numa, sizeof block->numa);
     handle->fds = (uint32_t)count;
     handle->bytes = base->bytes;
@@ -280,15 +278,16 @@ static wharf_status vmm_export(wi_device *device, wi_block *base,
 
 /* The driver takes a descriptor in place of a pointer, and none of its own:
  * each is closed as soon as its chunk is imported. */
-static wharf_status chunks_import(vmm_block *block, int count, int *fds)
+static wharf_status chunks_import(wi_vmm_block *block, int count, int *fds)
 {
     while (block->chunks < count) {
         int i = block->chunks;
-        wharf_status status = WI_CU(
-            cuMemImportFromShareableHandle,
-            (&block->handles[i], wi_cuda_pointer((CUdeviceptr)fds[i]),
-             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-            "piece %d of %d, %zu bytes", i + 1, count, chunk_size(block, i));
+        wharf_status status =
+            WI_CU(cuMemImportFromShareableHandle,
+                  (&block->handles[i], wi_cuda_pointer((CUdeviceptr)fds[i]),
+                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+                  "piece %d of %d, %zu bytes", i + 1, count,
+                  wi_vmm_chunk_size(block, i));
 
         if (status != WHARF_OK)
             return status;
@@ -298,15 +297,13 @@ static wharf_status chunks_import(vmm_block *block, int count, int *fds)
     return WHARF_OK;
 }
 
-static wharf_status import_at(wi_device *device, bool on_host,
+static wharf_status import_at(wi_device *device, wharf_handle_kind kind,
                               const wi_handle *handle, const int *given,
                               wi_block **out)
 {
     const wi_cuda *cuda = wi_cuda_of(device);
-    wharf_status status = wi_handle_valid(
-        handle, on_host ? WHARF_HANDLE_HOST_VMM : WHARF_HANDLE_VMM,
-        WI_BLOCK_CHUNKS);
-    vmm_block *block = NULL;
+    wharf_status status = wi_handle_valid(handle, kind, WI_BLOCK_CHUNKS);
+    wi_vmm_block *block = NULL;
     wi_cuda_visit visit;
     int fds[WI_BLOCK_CHUNKS];
 
@@ -314,7 +311,7 @@ static wharf_status import_at(wi_device *device, bool on_host,
         fds[i] = i < (int)handle->fds ? given[i] : -1;
     if (status != WHARF_OK)
         goto undo_fds;
-    block = vmm_new(handle->bytes, false, on_host);
+    block = wi_vmm_new(kind, handle->bytes, false);
     if (!block) {
         status = WHARF_ENOMEM;
         goto undo_fds;
@@ -326,7 +323,7 @@ static wharf_status import_at(wi_device *device, bool on_host,
         goto undo_fds;
     status = chunks_import(block, (int)handle->fds, fds);
     if (status != WHARF_OK)
-        handles_release(block);
+        wi_vmm_release(block);
     wi_cuda_leave(&visit);
     if (status != WHARF_OK)
         goto undo_fds;
@@ -344,7 +341,7 @@ undo_fds:
 static wharf_status vmm_import(wi_device *device, const wi_handle *handle,
                                const int *given, wi_block **out)
 {
-    return import_at(device, false, handle, given, out);
+    return import_at(device, WHARF_HANDLE_VMM, handle, given, out);
 }
 
 /* ---- Mappings ---------------------------------------------------------- */
@@ -355,21 +352,29 @@ static CUmemAccess_flags access_flags(wi_access access)
                                     : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* The CPU may be given more than the device where a driver knows no memory that
- * the CPU may only read. */
-static wharf_status access_set(const wi_cuda *cuda, const vmm_block *block,
+/* The CPU is given more than the device where a driver knows no memory that the
+ * CPU may only read. The kernel's protection then holds off what would be
+ * written by mistake. */
+static wharf_status access_set(const wi_cuda *cuda, const wi_vmm_block *block,
                                CUdeviceptr at, wi_access access)
 {
     CUmemAccessDesc desc[] = {
         {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device},
          .flags = access_flags(access)},
         {.location = location_of(cuda, block), .flags = access_flags(access)}};
-    size_t count = block->on_host ? 2 : 1;
+    size_t count = wi_vmm_on_host(block) ? 2 : 1;
     int code = WI_CU_CODE(cuMemSetAccess, (at, block->base.bytes, desc, count));
 
-    if (code != CUDA_SUCCESS && block->on_host && access == WI_ACCESS_READ) {
+    if (code != CUDA_SUCCESS && wi_vmm_on_host(block) &&
+        access == WI_ACCESS_READ) {
         desc[1].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         code = WI_CU_CODE(cuMemSetAccess, (at, block->base.bytes, desc, count));
+        if (code == CUDA_SUCCESS &&
+            mprotect((void *)at, block->base.bytes, PROT_READ) != 0)
+            wi_log(WI_LOG_WARN,
+                   "the CPU can write %zu bytes that it was to "
+                   "read only: mprotect: %s",
+                   block->base.bytes, strerror(errno));
     }
     if (code == CUDA_SUCCESS)
         return WHARF_OK;
@@ -378,21 +383,21 @@ static wharf_status access_set(const wi_cuda *cuda, const vmm_block *block,
                           block->base.bytes, cuda->device);
 }
 
-static void chunks_unmap(const vmm_block *block, CUdeviceptr at, int count)
+static void chunks_unmap(const wi_vmm_block *block, CUdeviceptr at, int count)
 {
     for (int i = 0; i < count; i++)
-        WI_CU_BACK(cuMemUnmap,
-                   (at + (size_t)i * block->chunk_bytes, chunk_size(block, i)));
+        WI_CU_BACK(cuMemUnmap, (at + (size_t)i * block->chunk_bytes,
+                                wi_vmm_chunk_size(block, i)));
 }
 
-static wharf_status chunks_map(const wi_cuda *cuda, const vmm_block *block,
+static wharf_status chunks_map(const wi_cuda *cuda, const wi_vmm_block *block,
                                CUdeviceptr at, wi_access access)
 {
     wharf_status status = WHARF_OK;
     int mapped = 0;
 
     while (mapped < block->chunks && status == WHARF_OK) {
-        size_t bytes = chunk_size(block, mapped);
+        size_t bytes = wi_vmm_chunk_size(block, mapped);
 
         status = WI_CU(cuMemMap,
                        (at + (size_t)mapped * block->chunk_bytes, bytes, 0,
@@ -408,8 +413,8 @@ static wharf_status chunks_map(const wi_cuda *cuda, const vmm_block *block,
     return status;
 }
 
-static wharf_status vmm_map(wi_device *device, wi_block *base, wi_range *range,
-                            size_t offset, wi_access access, void **pointer)
+wharf_status wi_vmm_map(wi_device *device, wi_block *base, wi_range *range,
+                        size_t offset, wi_access access, void **pointer)
 {
     const wi_cuda *cuda = wi_cuda_of(device);
     void *at = (char *)range->base + offset;
@@ -418,7 +423,7 @@ static wharf_status vmm_map(wi_device *device, wi_block *base, wi_range *range,
 
     if (status != WHARF_OK)
         return status;
-    status = chunks_map(cuda, vmm_of(base), (CUdeviceptr)at, access);
+    status = chunks_map(cuda, wi_vmm_of(base), (CUdeviceptr)at, access);
     wi_cuda_leave(&visit);
     if (status != WHARF_OK)
         return status;
@@ -427,8 +432,7 @@ static wharf_status vmm_map(wi_device *device, wi_block *base, wi_range *range,
     return WHARF_OK;
 }
 
-static wharf_status vmm_protect(wi_device *device, wi_block *base,
-                                wi_access access)
+wharf_status wi_vmm_protect(wi_device *device, wi_block *base, wi_access access)
 {
     const wi_cuda *cuda = wi_cuda_of(device);
     wi_cuda_visit visit;
@@ -436,14 +440,15 @@ static wharf_status vmm_protect(wi_device *device, wi_block *base,
 
     if (status != WHARF_OK)
         return status;
-    status = access_set(cuda, vmm_of(base), (CUdeviceptr)base->pointer, access);
+    status =
+        access_set(cuda, wi_vmm_of(base), (CUdeviceptr)base->pointer, access);
     wi_cuda_leave(&visit);
     return status;
 }
 
-static void vmm_destroy(wi_device *device, wi_block *base)
+void wi_vmm_destroy(wi_device *device, wi_block *base)
 {
-    vmm_block *block = vmm_of(base);
+    wi_vmm_block *block = wi_vmm_of(base);
     wi_cuda_visit visit;
 
     if (!base)
@@ -451,7 +456,7 @@ static void vmm_destroy(wi_device *device, wi_block *base)
     wi_cuda_enter_back(wi_cuda_of(device), &visit);
     if (base->pointer)
         chunks_unmap(block, (CUdeviceptr)base->pointer, block->chunks);
-    handles_release(block);
+    wi_vmm_release(block);
     wi_cuda_leave(&visit);
     wi_block_count(base, space_of(block), -1);
     wi_free(block);
@@ -461,15 +466,16 @@ const wi_memory_ops wi_memory_vmm = {
     .kind = WHARF_HANDLE_VMM,
     .space = WHARF_SPACE_DEVICE,
     .ranges = true,
+    .pieces = WI_BLOCK_CHUNKS,
     .granularity = vmm_granularity,
     .reserve = vmm_reserve,
-    .unreserve = vmm_unreserve,
+    .unreserve = wi_vmm_unreserve,
     .create = vmm_create,
     .export_ = vmm_export,
     .import = vmm_import,
-    .map = vmm_map,
-    .protect = vmm_protect,
-    .destroy = vmm_destroy,
+    .map = wi_vmm_map,
+    .protect = wi_vmm_protect,
+    .destroy = wi_vmm_destroy,
 };
 
 /* ---- Of the host ------------------------------------------------------- */
@@ -503,8 +509,9 @@ static wharf_status host_vmm_create(wi_device *device, size_t bytes,
     wharf_status status = wi_host_memory_fits(bytes);
 
     if (status == WHARF_OK)
-        status = create_at(device, true, wi_cuda_of(device)->host_granularity,
-                           bytes, chunk_bytes, out);
+        status = wi_vmm_create(device, WHARF_HANDLE_HOST_VMM,
+                               wi_cuda_of(device)->host_granularity, bytes,
+                               chunk_bytes, out);
     part_log("made", bytes, began);
     return status;
 }
@@ -523,7 +530,8 @@ static wharf_status host_vmm_import(wi_device *device, const wi_handle *handle,
                                     const int *given, wi_block **out)
 {
     int64_t began = wi_now_ns();
-    wharf_status status = import_at(device, true, handle, given, out);
+    wharf_status status =
+        import_at(device, WHARF_HANDLE_HOST_VMM, handle, given, out);
 
     part_log("imported", handle->bytes, began);
     return status;
@@ -534,7 +542,8 @@ static wharf_status host_vmm_map(wi_device *device, wi_block *base,
                                  wi_access access, void **pointer)
 {
     int64_t began = wi_now_ns();
-    wharf_status status = vmm_map(device, base, range, offset, access, pointer);
+    wharf_status status =
+        wi_vmm_map(device, base, range, offset, access, pointer);
 
     part_log("mapped", base->bytes, began);
     return status;
@@ -544,13 +553,14 @@ const wi_memory_ops wi_memory_host_vmm = {
     .kind = WHARF_HANDLE_HOST_VMM,
     .space = WHARF_SPACE_HOST,
     .ranges = true,
+    .pieces = WI_BLOCK_CHUNKS,
     .granularity = host_vmm_granularity,
     .reserve = host_vmm_reserve,
-    .unreserve = vmm_unreserve,
+    .unreserve = wi_vmm_unreserve,
     .create = host_vmm_create,
     .export_ = host_vmm_export,
     .import = host_vmm_import,
     .map = host_vmm_map,
-    .protect = vmm_protect,
-    .destroy = vmm_destroy,
+    .protect = wi_vmm_protect,
+    .destroy = wi_vmm_destroy,
 };

@@ -37,7 +37,7 @@
 #define WI_CAP_MEM_OPS 0x08u   /* stream memory operations */
 #define WI_CAP_MAP_HOST 0x10u  /* can map page-locked host memory */
 #define WI_CAP_MPS 0x20u       /* this process runs under MPS */
-#define WI_CAP_FABRIC 0x40u    /* attribute only: decided by trying */
+#define WI_CAP_FABRIC 0x40u    /* attribute only: what works is tried */
 #define WI_CAP_HOST_VMM 0x80u  /* the same, VMM for memory of the host */
 
 /* One device as one process sees it. Plain data; travels between ranks. */
@@ -227,14 +227,19 @@ typedef enum wi_access {
     WI_ACCESS_READ_WRITE = 2
 } wi_access;
 
+/* Most pieces of a block that travels as fabric handles: as many as a wi_handle
+ * carries, 64 bytes each. */
+#define WI_FABRIC_PIECES 8
+
 /* What travels: plain data beside descriptors. Fits a wi_parcel. */
 typedef struct wi_handle {
-    uint32_t kind;            /* wharf_handle_kind */
-    uint32_t fds;             /* number of descriptors that go with it */
-    uint64_t bytes;           /* size of the block */
-    uint64_t chunk_bytes;     /* size of every chunk but the last */
-    uint64_t offset;          /* of the block in what the handle names */
-    unsigned char opaque[64]; /* legacy IPC handle */
+    uint32_t kind;        /* wharf_handle_kind */
+    uint32_t fds;         /* number of descriptors that go with it */
+    uint64_t bytes;       /* size of the block */
+    uint64_t chunk_bytes; /* size of every chunk but the last */
+    uint64_t offset;      /* of the block in what the handle names */
+    /* Legacy IPC handle, or a fabric handle of each piece. */
+    unsigned char opaque[64 * WI_FABRIC_PIECES];
 } wi_handle;
 
 /* Most physical chunks of one block: one parcel carries its descriptors. */
@@ -244,6 +249,7 @@ struct wi_memory_ops {
     wharf_handle_kind kind;
     wharf_space space;
     bool ranges; /* blocks can be mapped side by side in a reserved range */
+    int pieces;  /* most that a block's handle can name */
 
     /* Power of two to which block sizes and offsets in a range are rounded. */
     size_t (*granularity)(wi_device *device);

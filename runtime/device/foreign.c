@@ -104,6 +104,7 @@ static bool next_area(FILE *maps, area *found)
         /* The rest of a long name says nothing. */
         for (int c = 0; !whole && c != '\n' && c != EOF;)
             c = fgetc(maps);
+        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes what fits */
     } while (sscanf(line, "%lx-%lx %4s", &from, &to, mode) != 3);
     found->from = from;
     found->to = to;

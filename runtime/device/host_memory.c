@@ -230,6 +230,7 @@ const wi_memory_ops wi_memory_host = {
     .kind = WHARF_HANDLE_MEMFD,
     .space = WHARF_SPACE_HOST,
     .ranges = true,
+    .pieces = 1,
     .granularity = host_granularity,
     .reserve = host_reserve,
     .unreserve = host_unreserve,

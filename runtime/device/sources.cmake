@@ -9,7 +9,7 @@ if(WHARF_WITH_CUDA)
   list(APPEND WHARF_SOURCES
        device/cuda.c device/cuda_copy.c device/cuda_copy_engine.c
        device/cuda_copy_set.c device/cuda_enumerate.c device/cuda_event.c
-       device/cuda_foreign.c device/cuda_foreign_open.c
+       device/cuda_fabric.c device/cuda_foreign.c device/cuda_foreign_open.c
        device/cuda_host.c device/cuda_ipc.c device/cuda_kernels.c
        device/cuda_sync.c
        device/cuda_sum.c device/cuda_vmm.c device/driver.c device/driver_error.c device/nvml.c)
@@ -28,4 +28,11 @@ if(WHARF_WITH_CUDA)
 else()
   # The same table, where every call says that it is not built in.
   list(APPEND WHARF_SOURCES device/cuda_none.c device/cuda_copy_none.c)
+endif()
+
+# Ranges for profilers: a header of the toolkit, which needs no CUDA itself.
+if(WHARF_WITH_NVTX)
+  list(APPEND WHARF_SOURCES device/nvtx.c)
+else()
+  list(APPEND WHARF_SOURCES device/nvtx_none.c)
 endif()

@@ -572,25 +572,4 @@ contains
     status = c_barrier_check(barrier%handle)
   end function
 
-  function or_default(stream) result(value)
-    type(c_ptr), intent(in), optional :: stream
-    type(c_ptr) :: value
-    value = c_null_ptr
-    if (present(stream)) value = stream
-  end function
-
-  function or_none(bytes) result(value)
-    integer(c_size_t), intent(in), optional :: bytes
-    integer(c_size_t) :: value
-    value = 0
-    if (present(bytes)) value = bytes
-  end function
-
-  function or_zero(number) result(value)
-    integer(c_int), intent(in), optional :: number
-    integer(c_int) :: value
-    value = 0
-    if (present(number)) value = number
-  end function
-
 end module wharf

@@ -307,4 +307,36 @@ module wharf_calls
 
   end interface
 
+contains
+
+  ! ---- Arguments that may be left out ---------------------------------------
+
+  function or_default(stream) result(value)
+    type(c_ptr), intent(in), optional :: stream
+    type(c_ptr) :: value
+    value = c_null_ptr
+    if (present(stream)) value = stream
+  end function
+
+  function or_none(bytes) result(value)
+    integer(c_size_t), intent(in), optional :: bytes
+    integer(c_size_t) :: value
+    value = 0
+    if (present(bytes)) value = bytes
+  end function
+
+  function or_zero(number) result(value)
+    integer(c_int), intent(in), optional :: number
+    integer(c_int) :: value
+    value = 0
+    if (present(number)) value = number
+  end function
+
+  ! Text for C, without blanks at its end.
+  function or_c_text(text) result(value)
+    character(len=*), intent(in) :: text
+    character(len=:, kind=c_char), allocatable :: value
+    value = trim(text)//c_null_char
+  end function
+
 end module wharf_calls

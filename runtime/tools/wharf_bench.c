@@ -17,29 +17,48 @@ static const char program[] = "wharf-bench";
 static const char usage[] =
     "usage: mpirun -n RANKS wharf-bench COMMAND [options]\n"
     "\n"
-    "  attach          attach, attach from the pool, detach\n"
-    "  sync            barrier, notify and event between the ranks\n"
-    "  copy            put, get, strided put, put with notify to the next "
-    "rank;\n"
-    "                  without --sizes of 2m,64m,256m\n"
-    "  exchange        neighbour exchange between pairs of ranks, both ways;\n"
-    "                  without --sizes of 2m,64m,256m\n"
-    "  ring            a ring's slot from rank 0 to 1, 2, ... consumers;\n"
-    "                  slots of the first of --sizes\n"
-    "  zero-copy       host memory used by kernels in place, beside copies;\n"
-    "                  without --sizes of 2m,64m,256m\n"
-    "  worker          messages to a worker and back; from a fault in it to\n"
-    "                  the next one's answer\n"
+    "Measures Wharf between the ranks of one machine, on its GPUs where there\n"
+    "are any. All figures are of the slowest rank; every command checks data.\n"
     "\n"
-    "  --sizes LIST    bytes of each rank's segment, comma separated, with k, "
-    "m, g\n"
-    "                  (1024-based); default 2m,64m,256m,1g,4g\n"
-    "  --rounds N      measured rounds, default 15\n"
-    "  --warmup N      rounds before them, default 2\n"
-    "  --space SPACE   device (default) or host\n"
-    "  --json          JSON instead of tables\n"
-    "  --help          this text\n"
+    "  attach       attach, attach from the pool, detach\n"
+    "  barrier      one barrier of all ranks on their streams\n"
+    "  notify       a round trip of notifies between rank 0 and the last one\n"
+    "  event        the same by events\n"
+    "  sync         barrier, notify and event, in turn\n"
+    "  latency      every pair of ranks: a round trip of notifies, and a put "
+    "of\n"
+    "               8 bytes until its receiver may read; path and mechanism\n"
+    "  copy         put, get, strided put, put with notify, to the next rank\n"
+    "  matrix       put from each rank to each other one, one at a time; and\n"
+    "               an exchange of all with all\n"
+    "  exchange     neighbour exchange between pairs of ranks, both ways\n"
+    "  ring         a slot of a ring from rank 0 to 1, 2, ... consumers\n"
+    "  zero-copy    host memory used by kernels in place, beside copies\n"
+    "  worker       messages to a worker and back; from a fault in it to the\n"
+    "               answer of the next one\n"
     "\n"
+    "  --sizes LIST   bytes of each rank's segment, comma separated, with k, "
+    "m,\n"
+    "                 g for 2^10, 2^20, 2^30; default 2m,64m,256m,1g,4g for\n"
+    "                 attach, 2m,64m,256m for copy, exchange and zero-copy,\n"
+    "                 2m,64m for matrix; ring (size of a slot) and worker\n"
+    "                 take the first, 2m; the others have none\n"
+    "  --rounds N     measured rounds, default 15\n"
+    "  --warmup N     rounds before them, default 2\n"
+    "  --space SPACE  where the memory is: device (default; without GPUs that\n"
+    "                 is the host's) or host\n"
+    "  --json         JSON instead of tables: the same figures\n"
+    "  --spoil        makes a byte wrong before every check, to see that it "
+    "is\n"
+    "                 found: the run then fails\n"
+    "  --help         this text\n"
+    "\n"
+    "Times in us, rates in GB/s (1e9 bytes) or, for signals, thousands a "
+    "second.\n"
+    "The last line is PASS when no byte was wrong, else FAIL; no time "
+    "decides.\n"
+    "Exit code: 0 for PASS; 1 for FAIL or a call that failed; 2 for wrong "
+    "usage.\n"
     "Everything else is set by Wharf's environment variables, see\n"
     "wharf-info --environment.\n";
 
@@ -50,10 +69,12 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"attach", bench_attach, 0}, {"sync", bench_sync, 0},
-    {"copy", bench_copy, 3},     {"exchange", bench_exchange, 3},
-    {"ring", bench_ring, 1},     {"zero-copy", bench_zero_copy, 3},
-    {"worker", bench_worker, 1}};
+    {"attach", bench_attach, 0},       {"barrier", bench_barrier, 0},
+    {"notify", bench_notify, 0},       {"event", bench_event, 0},
+    {"sync", bench_sync, 0},           {"latency", bench_latency, 0},
+    {"copy", bench_copy, 3},           {"matrix", bench_matrix, 2},
+    {"exchange", bench_exchange, 3},   {"ring", bench_ring, 1},
+    {"zero-copy", bench_zero_copy, 3}, {"worker", bench_worker, 1}};
 
 /* A number with an optional k, m or g at its end, up to `most`. */
 static bool parse_number(const char *text, size_t length, uint64_t least,
@@ -147,6 +168,8 @@ static const struct command *parse(int argc, char **argv,
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             options->json = true;
+        } else if (strcmp(argv[i], "--spoil") == 0) {
+            options->spoil = true;
         } else if (i + 1 < argc &&
                    parse_option(argv[i], argv[i + 1], options)) {
             i++;
@@ -164,6 +187,20 @@ static const struct command *parse(int argc, char **argv,
  * pool holds. */
 #define POOL_BYTES ((size_t)64 << 30)
 
+/* Figures of several machines in one table would be of neither. */
+static bool one_node(const struct bench *bench)
+{
+    int ranks = wharf_node_size(bench->node), least = 0;
+
+    MPI_Allreduce(&ranks, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (least < bench->size && bench->rank == 0)
+        fprintf(stderr,
+                "%s: the job's %d ranks are on several nodes; start it on one "
+                "(for an exchange between two: scripts/bench.sh hosts)\n",
+                program, bench->size);
+    return least == bench->size;
+}
+
 static int run(const struct command *command, struct bench *bench)
 {
     wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
@@ -177,7 +214,7 @@ static int run(const struct command *command, struct bench *bench)
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (failed)
         tool_report_once(program, bench->rank);
-    code = any ? 1 : command->run(bench);
+    code = any || !one_node(bench) ? 1 : command->run(bench);
     if (bench->node != NULL && wharf_node_close(&bench->node) != WHARF_OK)
         code = tool_report_once(program, bench->rank);
     return code;

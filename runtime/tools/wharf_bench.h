@@ -7,8 +7,13 @@
 #include "wharf_bench_report.h"
 
 int bench_attach(struct bench *bench);
+int bench_barrier(struct bench *bench);
+int bench_notify(struct bench *bench);
+int bench_event(struct bench *bench);
 int bench_sync(struct bench *bench);
+int bench_latency(struct bench *bench);
 int bench_copy(struct bench *bench);
+int bench_matrix(struct bench *bench);
 int bench_exchange(struct bench *bench);
 int bench_ring(struct bench *bench);
 int bench_zero_copy(struct bench *bench);

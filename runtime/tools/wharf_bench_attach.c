@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "wharf_bench.h"
+#include "wharf_bench_data.h"
 
 /* Words checked of every segment, spread evenly: touching all of a large
  * segment would measure the kernel's page faults, not the data. */
@@ -24,6 +25,7 @@ struct attach_bench {
     const struct bench *bench;
     struct bench_row *rows; /* OPS * sizes, by operation */
     uint64_t serial;        /* makes every check's pattern new */
+    uint64_t words[CHECK_WORDS];
 };
 
 static struct bench_row *row_of(const struct attach_bench *b, int op, int size)
@@ -31,31 +33,54 @@ static struct bench_row *row_of(const struct attach_bench *b, int op, int size)
     return &b->rows[op * b->bench->options.size_count + size];
 }
 
-/* Can the CPU read what is shared? */
-static bool addressable(const struct bench *bench)
+/* Words to check of a segment, from the first on, equally far apart. */
+static wharf_box check_box(size_t bytes)
 {
-    return wharf_node_backend(bench->node) == WHARF_BACKEND_HOST ||
-           bench->options.space == WHARF_SPACE_HOST;
+    wharf_box box = WHARF_BOX_INIT;
+    size_t words = bytes / 8 < CHECK_WORDS ? bytes / 8 : CHECK_WORDS;
+
+    box.width = 8;
+    box.rows = words;
+    box.from_pitch = box.to_pitch = words == 0 ? 8 : bytes / 8 / words * 8;
+    return box;
 }
 
-static uint64_t pattern(uint64_t serial, int rank, int word)
+/* Writes the words of the own segment. */
+static wharf_status check_write(struct attach_bench *b, wharf_buffer *buffer,
+                                int me, wharf_event *done)
 {
-    return (serial << 40) ^ ((uint64_t)(rank + 1) << 24) ^ (uint64_t)word;
+    size_t bytes = 0;
+    wharf_box box;
+    wharf_status st = wharf_buffer_segment(buffer, me, NULL, &bytes);
+
+    if (st != WHARF_OK)
+        return st;
+    box = check_box(bytes);
+    box.from_pitch = 8;
+    bench_words_fill(b->words, box.rows * 8, b->serial, me);
+    st = wharf_put_box(buffer, me, 0, b->words, &box, NULL);
+    return st == WHARF_OK ? bench_finish(done) : st;
 }
 
-/* Words to check of a segment, the first and the last among them. */
-static int check_words(size_t bytes)
+/* Reads the words of a segment. */
+static wharf_status check_read(struct attach_bench *b, wharf_buffer *buffer,
+                               int rank, wharf_event *done, uint64_t *bad)
 {
-    return bytes / 8 < CHECK_WORDS ? (int)(bytes / 8) : CHECK_WORDS;
-}
+    size_t bytes = 0;
+    wharf_box box;
+    wharf_status st = wharf_buffer_segment(buffer, rank, NULL, &bytes);
 
-static uint64_t word_offset(size_t bytes, int word)
-{
-    int words = check_words(bytes);
-
-    return words < 2
-               ? 0
-               : (bytes / 8 - 1) * (uint64_t)word / (uint64_t)(words - 1) * 8;
+    if (st != WHARF_OK)
+        return st;
+    box = check_box(bytes);
+    box.to_pitch = 8;
+    memset(b->words, 0, sizeof b->words);
+    st = wharf_get_box(buffer, rank, 0, b->words, &box, NULL);
+    if (st == WHARF_OK)
+        st = bench_finish(done);
+    if (st == WHARF_OK)
+        *bad += bench_words_wrong(b->words, box.rows * 8, b->serial, rank);
+    return st;
 }
 
 /* Every rank writes its own segment, then reads all segments. */
@@ -63,42 +88,20 @@ static wharf_status check_data(struct attach_bench *b, wharf_buffer *buffer,
                                uint64_t *bad)
 {
     wharf_node *node = b->bench->node;
-    uint64_t serial = ++b->serial;
-    void *pointer = NULL;
-    size_t bytes = 0;
-    wharf_status st =
-        wharf_buffer_segment(buffer, wharf_node_rank(node), &pointer, &bytes);
+    int me = wharf_node_rank(node);
+    wharf_event *done = NULL;
+    wharf_status st = wharf_buffer_event(buffer, me, &done);
 
-    if (st != WHARF_OK || !addressable(b->bench))
-        return st;
-    for (int word = 0; word < check_words(bytes); word++) {
-        uint64_t value = pattern(serial, wharf_node_rank(node), word);
-
-        memcpy((char *)pointer + word_offset(bytes, word), &value, 8);
-    }
+    b->serial++;
+    if (st == WHARF_OK)
+        st = check_write(b, buffer, me, done);
+    if (st == WHARF_OK)
+        st = bench_spoil(b->bench, buffer, me, 0, done);
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int rank = 0; rank < wharf_node_size(node) && st == WHARF_OK; rank++) {
-        st = wharf_buffer_segment(buffer, rank, &pointer, &bytes);
-        for (int word = 0; st == WHARF_OK && word < check_words(bytes);
-             word++) {
-            uint64_t value = pattern(serial, rank, word), seen;
-
-            memcpy(&seen, (char *)pointer + word_offset(bytes, word), 8);
-            for (int byte = 0; byte < 8; byte++)
-                *bad += ((seen ^ value) >> (8 * byte) & 0xff) != 0;
-        }
-    }
+    for (int rank = 0; rank < wharf_node_size(node) && st == WHARF_OK; rank++)
+        st = check_read(b, buffer, rank, done, bad);
     MPI_Barrier(MPI_COMM_WORLD);
     return st;
-}
-
-/* Time of the slowest rank since `start`, in us. */
-static double slowest_since(double start)
-{
-    double mine = (MPI_Wtime() - start) * 1e6, slowest = 0;
-
-    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return slowest;
 }
 
 static wharf_status timed_attach(struct attach_bench *b, int op, int size,
@@ -117,7 +120,7 @@ static wharf_status timed_attach(struct attach_bench *b, int op, int size,
     start = MPI_Wtime();
     st = wharf_buffer_attach(b->bench->node, (size_t)o->sizes[size], &options,
                              buffer);
-    *time = slowest_since(start);
+    *time = bench_slowest((MPI_Wtime() - start) * 1e6);
     if (st == WHARF_OK)
         st = wharf_buffer_info_get(*buffer, 0, &info);
     if (st == WHARF_OK)
@@ -136,7 +139,7 @@ static wharf_status timed_detach(struct attach_bench *b, bool trim,
     st = wharf_buffer_detach(buffer);
     if (st == WHARF_OK && trim)
         st = wharf_pool_trim(b->bench->node);
-    *time = slowest_since(start);
+    *time = bench_slowest((MPI_Wtime() - start) * 1e6);
     return st;
 }
 
@@ -148,13 +151,13 @@ static wharf_status attach_round(struct attach_bench *b, int size,
     wharf_status st = timed_attach(b, ATTACH, size, &buffer, &time[ATTACH]);
 
     if (st == WHARF_OK)
-        st = check_data(b, buffer, &bad[0]);
+        bench_or_abort(check_data(b, buffer, &bad[0]));
     if (st == WHARF_OK)
         st = timed_detach(b, false, &buffer, &time[DETACH_KEEP]);
     if (st == WHARF_OK)
         st = timed_attach(b, ATTACH_AGAIN, size, &buffer, &time[ATTACH_AGAIN]);
     if (st == WHARF_OK)
-        st = check_data(b, buffer, &bad[1]);
+        bench_or_abort(check_data(b, buffer, &bad[1]));
     if (st == WHARF_OK)
         st = timed_detach(b, true, &buffer, &time[DETACH_FREE]);
     return st;
@@ -177,7 +180,7 @@ static bool left_out(struct attach_bench *b, int size, wharf_status st)
 static wharf_status attach_size(struct attach_bench *b, int size, bool counts)
 {
     double time[OPS] = {0};
-    uint64_t bad[2] = {0, 0}, all[2];
+    uint64_t bad[2] = {0, 0};
     wharf_status st;
 
     if (row_of(b, ATTACH, size)->failure[0] != '\0')
@@ -185,9 +188,8 @@ static wharf_status attach_size(struct attach_bench *b, int size, bool counts)
     st = attach_round(b, size, time, bad);
     if (st != WHARF_OK)
         return left_out(b, size, st) ? WHARF_OK : st;
-    MPI_Allreduce(bad, all, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    row_of(b, ATTACH, size)->bad += all[0];
-    row_of(b, ATTACH_AGAIN, size)->bad += all[1];
+    row_of(b, ATTACH, size)->bad += bad[0];
+    row_of(b, ATTACH_AGAIN, size)->bad += bad[1];
     for (int op = 0; op < OPS && counts; op++) {
         struct bench_row *row = row_of(b, op, size);
 
@@ -202,9 +204,8 @@ static wharf_status attach_rounds(struct attach_bench *b)
     wharf_status st = WHARF_OK;
 
     for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
-        if (b->bench->progress)
-            fprintf(stderr, "\rround %d of %d ", round + o->warmup + 1,
-                    o->rounds + o->warmup);
+        bench_progress(b->bench, "round", round + o->warmup + 1,
+                       o->rounds + o->warmup);
         for (int size = 0; size < o->size_count && st == WHARF_OK; size++) {
             if (round == 0)
                 for (int op = 0; op < OPS; op++)
@@ -212,8 +213,7 @@ static wharf_status attach_rounds(struct attach_bench *b)
             st = attach_size(b, size, round >= 0);
         }
     }
-    if (b->bench->progress)
-        fprintf(stderr, "\r%30s\r", "");
+    bench_progress(b->bench, "", 0, 0);
     return st;
 }
 
@@ -233,10 +233,8 @@ int bench_attach(struct bench *bench)
         b.rows[i].bytes = o->sizes[i % o->size_count];
         b.rows[i].samples = samples + (size_t)i * (size_t)o->rounds;
     }
-    bench->checked = addressable(bench)
-                         ? "of 1024 words of every segment, on every rank"
-                         : "by the attach itself, a word of every block; all "
-                           "bytes: scripts/bench/copy_rate.cu";
+    bench->checked = "of up to 1024 words of every segment, on every rank, "
+                     "after each attach; detach: nothing is left to look at";
     if (attach_rounds(&b) == WHARF_OK) {
         for (int i = 0; i < count; i++)
             bench_row_finish(&b.rows[i]);

@@ -15,9 +15,12 @@
 #include <string.h>
 
 #include "wharf_bench.h"
+#include "wharf_bench_data.h"
 
-/* Bytes under way in one round, at most so many calls. */
-#define ROUND_BYTES (UINT64_C(32) << 20)
+/* Bytes under way in one round, at most so many calls: the wait for the end is
+ * to be small beside them, and a CPU is not to copy for minutes. */
+#define ROUND_BYTES_CUDA (UINT64_C(512) << 20)
+#define ROUND_BYTES_HOST (UINT64_C(32) << 20)
 #define ROUND_CALLS 100
 
 #define ROW_BYTES 64
@@ -56,11 +59,7 @@ static struct bench_row *row_of(const struct copy_bench *b, int how, int op,
 
 static wharf_status finish(struct copy_bench *b)
 {
-    uint64_t number = 0;
-    wharf_event *mine = b->event[wharf_node_rank(b->node)];
-    wharf_status st = wharf_event_record(mine, NULL, &number);
-
-    return st == WHARF_OK ? wharf_event_synchronize(mine, number, 0) : st;
+    return bench_finish(b->event[wharf_node_rank(b->node)]);
 }
 
 /* ---- One operation ----------------------------------------------------- */
@@ -105,14 +104,6 @@ static wharf_status one(struct copy_bench *b, int op)
 
 /* ---- Data -------------------------------------------------------------- */
 
-static uint64_t word_of(uint64_t serial, int rank, uint64_t word)
-{
-    uint64_t x = (serial << 40) ^ ((uint64_t)(unsigned)(rank + 1) << 32) ^ word;
-
-    x *= UINT64_C(0x9e3779b97f4a7c15);
-    return x ^ (x >> 29);
-}
-
 /* Every rank writes a new source, and an empty destination. */
 static wharf_status data_write(struct copy_bench *b)
 {
@@ -124,17 +115,29 @@ static wharf_status data_write(struct copy_bench *b)
     st = wharf_put(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
     if (st == WHARF_OK)
         st = finish(b);
-    for (uint64_t i = 0; i < b->bytes / 8; i++) {
-        uint64_t word = word_of(b->serial, me, i);
-
-        memcpy(b->host + i * 8, &word, 8);
-    }
+    bench_words_fill(b->host, b->bytes, b->serial, me);
     if (st == WHARF_OK)
         st = wharf_put(b->buffer, me, 0, b->host, b->bytes, NULL);
     if (st == WHARF_OK)
         st = finish(b);
     MPI_Barrier(MPI_COMM_WORLD);
     return st;
+}
+
+/* Rows were moved, and what lies between them was not. */
+static uint64_t rows_wrong(const struct copy_bench *b, int from)
+{
+    uint64_t rows = b->bytes / ROW_PITCH, wrong = 0;
+
+    for (uint64_t i = 0; i < b->bytes / 8; i++) {
+        bool moved = i * 8 % ROW_PITCH < ROW_BYTES && i * 8 / ROW_PITCH < rows;
+        uint64_t got;
+
+        memcpy(&got, b->host + i * 8, 8);
+        wrong += (uint64_t)bench_wrong_bytes(
+            got, moved ? bench_word(b->serial, from, i) : 0);
+    }
+    return wrong;
 }
 
 /* Wrong bytes of this rank's destination. */
@@ -145,36 +148,25 @@ static wharf_status data_check(struct copy_bench *b, int op, uint64_t *bad)
     wharf_status st;
 
     MPI_Barrier(MPI_COMM_WORLD);
-    st = wharf_get(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
+    st = bench_spoil(b->bench, b->buffer, me, 2 * b->bytes - 1, b->event[me]);
+    if (st == WHARF_OK)
+        st = wharf_get(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
     if (st == WHARF_OK)
         st = finish(b);
-    for (uint64_t i = 0; i < b->bytes / 8 && st == WHARF_OK; i++) {
-        bool moved = op != PUT_2D || i * 8 % ROW_PITCH < ROW_BYTES;
-        uint64_t want = moved ? word_of(b->serial, from, i) : 0, got;
-
-        if (op == PUT_2D && i * 8 / ROW_PITCH >= b->bytes / ROW_PITCH)
-            want = 0;
-        memcpy(&got, b->host + i * 8, 8);
-        for (int byte = 0; byte < 8; byte++)
-            *bad += ((got ^ want) >> (8 * byte) & 0xff) != 0;
-    }
+    if (st == WHARF_OK)
+        *bad += op == PUT_2D
+                    ? rows_wrong(b, from)
+                    : bench_words_wrong(b->host, b->bytes, b->serial, from);
     MPI_Barrier(MPI_COMM_WORLD);
     return st;
 }
 
 /* ---- Rounds ------------------------------------------------------------ */
 
-static double slowest(double mine)
+static int calls_of(const struct copy_bench *b)
 {
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
-
-static int calls_of(uint64_t bytes)
-{
-    uint64_t calls = bytes ? ROUND_BYTES / bytes : ROUND_CALLS;
+    bool cuda = wharf_node_backend(b->node) == WHARF_BACKEND_CUDA;
+    uint64_t calls = (cuda ? ROUND_BYTES_CUDA : ROUND_BYTES_HOST) / b->bytes;
 
     return calls < 1 ? 1 : calls > ROUND_CALLS ? ROUND_CALLS : (int)calls;
 }
@@ -184,9 +176,19 @@ static wharf_status op_rounds(struct copy_bench *b, int op,
                               struct bench_row *row)
 {
     const struct bench_options *o = &b->bench->options;
-    int calls = calls_of(b->bytes);
-    wharf_status st = data_write(b);
+    int calls = calls_of(b);
+    wharf_status st;
 
+    row->moves = true;
+    row->bytes = b->bytes;
+    if (op == PUT_2D)
+        row->bytes = b->bytes / ROW_PITCH * ROW_BYTES;
+    if (row->bytes == 0) {
+        snprintf(row->failure, sizeof row->failure,
+                 "less than the %d bytes from a row to the next", ROW_PITCH);
+        return WHARF_OK;
+    }
+    st = data_write(b);
     for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
         double start, time;
 
@@ -196,17 +198,12 @@ static wharf_status op_rounds(struct copy_bench *b, int op,
             st = one(b, op);
         if (st == WHARF_OK)
             st = finish(b);
-        time = slowest((MPI_Wtime() - start) * 1e6 / calls);
+        time = bench_slowest((MPI_Wtime() - start) * 1e6 / calls);
         if (round >= 0)
             row->samples[row->rounds++] = time;
     }
     if (st == WHARF_OK)
         st = data_check(b, op, &row->bad);
-    MPI_Allreduce(MPI_IN_PLACE, &row->bad, 1, MPI_UINT64_T, MPI_SUM,
-                  MPI_COMM_WORLD);
-    row->moves = true;
-    if (op == PUT_2D)
-        row->bytes = b->bytes / ROW_PITCH * ROW_BYTES;
     bench_row_finish(row);
     return st;
 }
@@ -216,12 +213,13 @@ static wharf_status size_rounds(struct copy_bench *b, int how, int size)
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
     wharf_status st;
 
-    b->bytes = b->bench->options.sizes[size];
+    /* Patterns are of whole words. */
+    b->bytes = b->bench->options.sizes[size] / 8 * 8;
     options.space = b->bench->options.space;
     options.name = "wharf-bench";
     st = wharf_buffer_attach(b->node, 2 * b->bytes, &options, &b->buffer);
     for (int op = 0; op < OPS && st == WHARF_OK; op++)
-        st = op_rounds(b, op, row_of(b, how, op, size));
+        bench_or_abort(op_rounds(b, op, row_of(b, how, op, size)));
     if (st == WHARF_OK)
         st = wharf_buffer_detach(&b->buffer);
     return st;
@@ -266,8 +264,10 @@ static wharf_status way_rounds(struct copy_bench *b, int how)
     st = wharf_node_open(MPI_COMM_WORLD, NULL, &b->node);
     if (st == WHARF_OK)
         st = objects_create(b);
-    for (int size = 0; size < o->size_count && st == WHARF_OK; size++)
+    for (int size = 0; size < o->size_count && st == WHARF_OK; size++) {
+        bench_progress(b->bench, names[how], size + 1, o->size_count);
         st = size_rounds(b, how, size);
+    }
     if (st == WHARF_OK)
         st = objects_destroy(b);
     if (b->node) {
@@ -325,6 +325,7 @@ int bench_copy(struct bench *bench)
     bench->checked = "every byte, after each operation's rounds";
     for (int how = 0; how < hows && st == WHARF_OK; how++)
         st = way_rounds(&b, how);
+    bench_progress(bench, "", 0, 0);
     if (st == WHARF_OK)
         good = bench_report(bench, "copy", b.rows, hows * each);
     else

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "wharf_bench.h"
+#include "wharf_bench_data.h"
 
 /* Bytes under way in one round of the measurement, at most so many calls. */
 #define ROUND_BYTES (UINT64_C(64) << 20)
@@ -42,11 +43,7 @@ struct exchange_bench {
 
 static wharf_status finish(struct exchange_bench *b)
 {
-    uint64_t number = 0;
-    wharf_event *mine = b->event[b->me];
-    wharf_status st = wharf_event_record(mine, NULL, &number);
-
-    return st == WHARF_OK ? wharf_event_synchronize(mine, number, 0) : st;
+    return bench_finish(b->event[b->me]);
 }
 
 static wharf_status one(struct exchange_bench *b, bool split)
@@ -66,13 +63,10 @@ static int sets_of(int op)
 
 /* ---- Data -------------------------------------------------------------- */
 
-static uint64_t word_of(uint64_t serial, int rank, int set, uint64_t word)
+/* Each set is written as if it were a time of its own. */
+static uint64_t serial_of(const struct exchange_bench *b, int set)
 {
-    uint64_t x = (serial << 40) ^ ((uint64_t)(unsigned)(rank + 1) << 34) ^
-                 ((uint64_t)(unsigned)set << 33) ^ word;
-
-    x *= UINT64_C(0x9e3779b97f4a7c15);
-    return x ^ (x >> 29);
+    return 2 * b->serial + (uint64_t)set;
 }
 
 /* New contents of what is sent, none in what is received. */
@@ -84,11 +78,7 @@ static wharf_status data_write(struct exchange_bench *b, int sets)
     for (int set = 0; set < sets && st == WHARF_OK; set++) {
         uint64_t at = 2 * (uint64_t)set * b->bytes;
 
-        for (uint64_t i = 0; i < b->bytes / 8; i++) {
-            uint64_t word = word_of(b->serial, b->me, set, i);
-
-            memcpy(b->host + i * 8, &word, 8);
-        }
+        bench_words_fill(b->host, b->bytes, serial_of(b, set), b->me);
         st = wharf_put(b->buffer, b->me, at, b->host, b->bytes, NULL);
         if (st == WHARF_OK)
             st = finish(b);
@@ -108,30 +98,21 @@ static wharf_status data_check(struct exchange_bench *b, int sets,
     wharf_status st = WHARF_OK;
 
     for (int set = 0; set < sets && st == WHARF_OK; set++) {
-        st = wharf_get(b->buffer, b->me, (2 * (uint64_t)set + 1) * b->bytes,
-                       b->host, b->bytes, NULL);
+        uint64_t at = (2 * (uint64_t)set + 1) * b->bytes;
+
+        st = bench_spoil(b->bench, b->buffer, b->me, at, b->event[b->me]);
+        if (st == WHARF_OK)
+            st = wharf_get(b->buffer, b->me, at, b->host, b->bytes, NULL);
         if (st == WHARF_OK)
             st = finish(b);
-        for (uint64_t i = 0; i < b->bytes / 8 && st == WHARF_OK; i++) {
-            uint64_t want = word_of(b->serial, b->partner, set, i), got;
-
-            memcpy(&got, b->host + i * 8, 8);
-            for (int byte = 0; byte < 8; byte++)
-                *bad += ((got ^ want) >> (8 * byte) & 0xff) != 0;
-        }
+        if (st == WHARF_OK)
+            *bad += bench_words_wrong(b->host, b->bytes, serial_of(b, set),
+                                      b->partner);
     }
     return st;
 }
 
 /* ---- Rounds ------------------------------------------------------------ */
-
-static double slowest(double mine)
-{
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
 
 /* At least as many as there are sets, so that each is checked. */
 static int calls_of(uint64_t bytes)
@@ -174,7 +155,7 @@ static wharf_status rounds(struct exchange_bench *b, bool split,
             st = one(b, split);
         if (st == WHARF_OK)
             st = finish(b);
-        time = slowest((MPI_Wtime() - start) * 1e6 / calls);
+        time = bench_slowest((MPI_Wtime() - start) * 1e6 / calls);
         if (round >= 0)
             row->samples[row->rounds++] = time;
     }
@@ -185,18 +166,16 @@ static wharf_status op_rounds(struct exchange_bench *b, int op,
                               struct bench_row *row)
 {
     int sets = sets_of(op);
-    wharf_status st = data_write(b, sets);
+    wharf_status st;
 
+    bench_or_abort(data_write(b, sets));
+    st = create(b, sets);
+    if (st != WHARF_OK)
+        return st;
+    bench_or_abort(rounds(b, op == SPLIT_1 || op == SPLIT_2, row));
+    st = wharf_exchange_destroy(&b->exchange);
     if (st == WHARF_OK)
-        st = create(b, sets);
-    if (st == WHARF_OK)
-        st = rounds(b, op == SPLIT_1 || op == SPLIT_2, row);
-    if (st == WHARF_OK)
-        st = wharf_exchange_destroy(&b->exchange);
-    if (st == WHARF_OK)
-        st = data_check(b, sets, &row->bad);
-    MPI_Allreduce(MPI_IN_PLACE, &row->bad, 1, MPI_UINT64_T, MPI_SUM,
-                  MPI_COMM_WORLD);
+        bench_or_abort(data_check(b, sets, &row->bad));
     row->moves = true;
     bench_row_finish(row);
     return st;
@@ -233,8 +212,11 @@ static wharf_status all_rounds(struct exchange_bench *b)
     for (int rank = 0; rank < bench->size && st == WHARF_OK; rank++)
         st = wharf_event_create(bench->node, rank, &b->event[rank]);
     for (int size = 0; size < bench->options.size_count && st == WHARF_OK;
-         size++)
+         size++) {
+        bench_progress(bench, "size", size + 1, bench->options.size_count);
         st = size_rounds(b, size);
+    }
+    bench_progress(bench, "", 0, 0);
     for (int rank = 0; rank < bench->size && st == WHARF_OK; rank++)
         st = wharf_event_destroy(&b->event[rank]);
     return st;

@@ -6,6 +6,9 @@
  * two sides take turns; with several they overlap. `-issue` is the time that
  * the calls take, of the slower side.
  *
+ * After the rounds of a shape comes one more in which every slot is filled anew
+ * and all that a consumer sees of it is looked at.
+ *
  *   all-C-K     C consumers that all see every slot, K slots
  *   shared-C-K  C consumers that share them out
  */
@@ -13,9 +16,13 @@
 #include <string.h>
 
 #include "wharf_bench.h"
+#include "wharf_bench_data.h"
 
 /* Slots of one round. */
 #define SLOTS 400
+
+/* Most bytes of a slot that are checked. */
+#define CHECKED 4096
 
 /* 1, 2, 4, ... consumers and all there are, of depth 1 and 8, and shared. */
 #define SHAPES 24
@@ -33,6 +40,8 @@ struct ring_bench {
     struct bench_row rows[2 * SHAPES];
     wharf_event **events; /* of each rank: how a default stream is waited for */
     uint64_t slot_bytes;
+    wharf_buffer *buffer; /* of each rank: what is in a slot, for a check */
+    unsigned char *host;
 };
 
 /* ---- Shapes ------------------------------------------------------------ */
@@ -68,22 +77,10 @@ static void shapes_list(struct ring_bench *b)
 
 /* ---- Rounds ------------------------------------------------------------ */
 
-static double slowest(double mine)
-{
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
-
 /* All work of the default stream is complete. */
 static wharf_status finish(const struct ring_bench *b)
 {
-    wharf_event *mine = b->events[b->bench->rank];
-    uint64_t number = 0;
-    wharf_status st = wharf_event_record(mine, NULL, &number);
-
-    return st == WHARF_OK ? wharf_event_synchronize(mine, number, 0) : st;
+    return bench_finish(b->events[b->bench->rank]);
 }
 
 static wharf_status produce(wharf_ring *ring, uint64_t bytes)
@@ -139,11 +136,112 @@ static wharf_status timed(const struct ring_bench *b, const struct shape *shape,
     issued = MPI_Wtime();
     if (st == WHARF_OK)
         st = finish(b);
-    time[0] = slowest((MPI_Wtime() - start) * 1e6 / SLOTS);
-    time[1] = slowest((issued - start) * 1e6 / SLOTS);
+    bench_or_abort(st);
+    time[0] = bench_slowest((MPI_Wtime() - start) * 1e6 / SLOTS);
+    time[1] = bench_slowest((issued - start) * 1e6 / SLOTS);
+    return wharf_ring_destroy(&ring);
+}
+
+/* ---- Data ---------------------------------------------------------------- */
+
+/* Slots of the round that is checked; more than any ring of here has. */
+#define CHECKED_SLOTS 20
+
+/* What of a slot is filled and looked at. */
+static uint64_t checked_bytes(const struct ring_bench *b)
+{
+    return b->slot_bytes < CHECKED ? b->slot_bytes : CHECKED;
+}
+
+/* Fills slots by copies from the own segment: a slot is no segment itself. */
+static wharf_status produce_data(struct ring_bench *b, wharf_ring *ring)
+{
+    uint64_t bytes = checked_bytes(b);
+    wharf_status st = WHARF_OK;
+    void *slot;
+
+    for (uint64_t i = 0; i < CHECKED_SLOTS && st == WHARF_OK; i++) {
+        bench_words_fill(b->host, bytes, i + 1, 0);
+        st = wharf_put(b->buffer, 0, 0, b->host, bytes, NULL);
+        if (st == WHARF_OK)
+            st = finish(b);
+        if (st == WHARF_OK)
+            st = wharf_ring_produce_begin(ring, NULL, &slot, NULL);
+        if (st == WHARF_OK)
+            st = wharf_get(b->buffer, 0, 0, slot, bytes, NULL);
+        if (st == WHARF_OK)
+            st = wharf_ring_produce_end(ring, (size_t)bytes, NULL);
+    }
+    return st == WHARF_OK ? wharf_ring_close(ring) : st;
+}
+
+/* One slot, copied into the own segment and from there to the CPU. */
+static wharf_status slot_check(struct ring_bench *b, const void *slot,
+                               const wharf_ring_slot *is, uint64_t *bad)
+{
+    int me = b->bench->rank;
+    uint64_t bytes = checked_bytes(b);
+    wharf_status st = wharf_put(b->buffer, me, 0, slot, bytes, NULL);
+
     if (st == WHARF_OK)
-        st = wharf_ring_destroy(&ring);
+        st = finish(b);
+    if (st == WHARF_OK)
+        st = bench_spoil(b->bench, b->buffer, me, 0, b->events[me]);
+    memset(b->host, 0, bytes);
+    if (st == WHARF_OK)
+        st = wharf_get(b->buffer, me, 0, b->host, bytes, NULL);
+    if (st == WHARF_OK)
+        st = finish(b);
+    if (st == WHARF_OK)
+        *bad += is->bytes != bytes
+                    ? bytes
+                    : bench_words_wrong(b->host, bytes, is->index + 1, 0);
     return st;
+}
+
+/* Every slot until the ring is closed. A slot that never came is a wrong one.
+ */
+static wharf_status consume_data(struct ring_bench *b, wharf_ring *ring,
+                                 const struct shape *shape, uint64_t *bad)
+{
+    wharf_ring_slot is;
+    const void *slot;
+    uint64_t seen = 0;
+    wharf_status st;
+
+    for (;;) {
+        st = wharf_ring_consume_begin(ring, NULL, &slot, &is);
+        if (st != WHARF_OK)
+            break;
+        seen++;
+        st = slot_check(b, slot, &is, bad);
+        if (st == WHARF_OK)
+            st = wharf_ring_consume_end(ring, NULL);
+        if (st != WHARF_OK)
+            break;
+    }
+    if (shape->mode == WHARF_RING_ALL && seen != CHECKED_SLOTS)
+        *bad += checked_bytes(b);
+    return st == WHARF_ECLOSED ? WHARF_OK : st;
+}
+
+static wharf_status data_round(struct ring_bench *b, const struct shape *shape,
+                               const wharf_ring_options *options, uint64_t *bad)
+{
+    int rank = b->bench->rank;
+    bool consumes = rank >= b->bench->size - shape->consumers;
+    wharf_ring *ring = NULL;
+    wharf_status st = wharf_ring_create(b->bench->node, options, &ring);
+
+    if (st != WHARF_OK)
+        return st;
+    if (rank == 0)
+        bench_or_abort(produce_data(b, ring));
+    else if (consumes)
+        bench_or_abort(consume_data(b, ring, shape, bad));
+    bench_or_abort(finish(b));
+    MPI_Barrier(MPI_COMM_WORLD);
+    return wharf_ring_destroy(&ring);
 }
 
 static wharf_status shape_run(struct ring_bench *b, int at)
@@ -174,6 +272,8 @@ static wharf_status shape_run(struct ring_bench *b, int at)
             row->samples[row->rounds++] = time[k];
         }
     }
+    if (st == WHARF_OK)
+        st = data_round(b, shape, &options, &b->rows[2 * at].bad);
     free(list);
     return st;
 }
@@ -182,16 +282,20 @@ static wharf_status shape_run(struct ring_bench *b, int at)
 
 static wharf_status ring_run(struct ring_bench *b)
 {
-    wharf_status st = WHARF_OK;
     int size = b->bench->size;
+    wharf_status st =
+        wharf_buffer_attach(b->bench->node, CHECKED, NULL, &b->buffer);
 
     for (int rank = 0; rank < size && st == WHARF_OK; rank++)
         st = wharf_event_create(b->bench->node, rank, &b->events[rank]);
-    for (int at = 0; at < b->count && st == WHARF_OK; at++)
+    for (int at = 0; at < b->count && st == WHARF_OK; at++) {
+        bench_progress(b->bench, "shape", at + 1, b->count);
         st = shape_run(b, at);
+    }
+    bench_progress(b->bench, "", 0, 0);
     for (int rank = 0; rank < size && st == WHARF_OK; rank++)
         st = wharf_event_destroy(&b->events[rank]);
-    return st;
+    return st == WHARF_OK ? wharf_buffer_detach(&b->buffer) : st;
 }
 
 static void rows_prepare(struct ring_bench *b, double *samples, int rounds)
@@ -213,9 +317,11 @@ int bench_ring(struct bench *bench)
     bool good = false;
 
     b.events = calloc((size_t)bench->size, sizeof(wharf_event *));
-    if (samples == NULL || b.events == NULL)
+    b.host = malloc(CHECKED);
+    if (samples == NULL || b.events == NULL || b.host == NULL)
         MPI_Abort(MPI_COMM_WORLD, 1);
-    bench->checked = "nothing: what is in the slots is held by the tests";
+    bench->checked = "4096 bytes of every slot of one more round, at every "
+                     "consumer";
     if (bench->size > 1) {
         shapes_list(&b);
     } else {
@@ -239,5 +345,6 @@ int bench_ring(struct bench *bench)
         tool_report_once("wharf-bench", wharf_node_rank(bench->node));
     free(samples);
     free(b.events);
+    free(b.host);
     return good ? 0 : 1;
 }

@@ -1,21 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wharf-bench sync: what it costs to hand over between ranks, as a program sees
- * it that issues to its default stream: time of one operation when many are
- * under way, and time of the call that issues it. What the GPU alone needs,
- * with streams and graphs, is measured by scripts/bench/sync_latency.cu.
+ * wharf-bench barrier, notify, event, and sync for all three: what it costs to
+ * hand over between ranks, as a program sees it that issues to its default
+ * stream: time of one operation when many are under way, and time of the call
+ * that issues it. What the GPU alone needs, with streams and graphs, is
+ * measured by scripts/bench/sync_latency.cu.
  *
  *   barrier  all ranks; one use
  *   notify   rank 0 and the last one; one round trip
  *   event    rank 0 and the last one; one round trip
+ *
+ * A signal has no data of its own. So after the rounds that are measured come
+ * as many in which each signal has data before it, new every time, which is
+ * read behind the wait: a signal that comes early shows as wrong bytes.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "wharf_bench.h"
+#include "wharf_bench_data.h"
 
 /* Operations of one round. */
 #define OPERATIONS 200
+
+/* Bytes handed over in a check. */
+#define CHECKED 4096
 
 enum sync_op {
     BARRIER,
@@ -27,48 +36,50 @@ enum sync_op {
     OPS
 };
 
+/* Operations that a command measures, by their first row. */
+#define ONLY(op) (1u << (op))
+
 static const char *const op_names[OPS] = {"barrier",           "barrier-issue",
                                           "notify-round-trip", "notify-issue",
                                           "event-round-trip",  "event-issue"};
 
 struct sync_bench {
     const struct bench *bench;
+    unsigned chosen;
     struct bench_row rows[OPS];
-    int last; /* the other end of a round trip */
+    int me, last; /* last: the other end of a round trip */
     wharf_barrier *barrier;
     wharf_notify *there, *back;
-    wharf_event **events; /* of each rank: also how the default stream is
-                             waited for */
+    wharf_event *first, *second; /* of rank 0 and the last */
+    wharf_event **done;          /* of each rank: how the default stream is
+                                    waited for */
+    wharf_buffer *buffer;
+    uint64_t records; /* of each end's event so far */
+    uint64_t serial;
+    unsigned char host[CHECKED];
 };
 
-/* All work of the default stream is complete. */
 static wharf_status finish(struct sync_bench *b)
 {
-    wharf_event *mine = b->events[b->bench->rank];
-    uint64_t number = 0;
-    wharf_status st = wharf_event_record(mine, NULL, &number);
-
-    return st == WHARF_OK ? wharf_event_synchronize(mine, number, 0) : st;
+    return bench_finish(b->done[b->me]);
 }
 
 /* ---- One operation ----------------------------------------------------- */
 
-static wharf_status one_barrier(struct sync_bench *b, uint64_t number)
+static wharf_status one_barrier(struct sync_bench *b)
 {
-    (void)number;
     return wharf_barrier_enter(b->barrier, NULL);
 }
 
-static wharf_status one_notify(struct sync_bench *b, uint64_t number)
+static wharf_status one_notify(struct sync_bench *b)
 {
     wharf_status st = WHARF_OK;
 
-    (void)number;
-    if (b->bench->rank == 0) {
+    if (b->me == 0) {
         st = wharf_notify_record(b->there, NULL);
         if (st == WHARF_OK)
             st = wharf_notify_wait(b->back, b->last, NULL, 0);
-    } else if (b->bench->rank == b->last) {
+    } else if (b->me == b->last) {
         st = wharf_notify_wait(b->there, 0, NULL, 0);
         if (st == WHARF_OK)
             st = wharf_notify_record(b->back, NULL);
@@ -76,82 +87,192 @@ static wharf_status one_notify(struct sync_bench *b, uint64_t number)
     return st;
 }
 
-/* Both ends have recorded `number - 1` times before. */
-static wharf_status one_event(struct sync_bench *b, uint64_t number)
+/* A record whose number is not the next one is a fault of the counter, and is
+ * shown as that many wrong bytes. */
+static wharf_status record(struct sync_bench *b, wharf_event *event)
 {
-    wharf_event *first = b->events[0], *last = b->events[b->last];
+    uint64_t number = 0;
+    wharf_status st = wharf_event_record(event, NULL, &number);
+
+    if (st == WHARF_OK && number != b->records)
+        b->rows[EVENT].bad += sizeof number;
+    return st;
+}
+
+static wharf_status one_event(struct sync_bench *b)
+{
     wharf_status st = WHARF_OK;
 
-    if (b->bench->rank == 0) {
-        st = wharf_event_record(first, NULL, NULL);
+    b->records++;
+    if (b->me == 0) {
+        st = record(b, b->first);
         if (st == WHARF_OK)
-            st = wharf_event_wait(last, NULL, number);
-    } else if (b->bench->rank == b->last) {
-        st = wharf_event_wait(first, NULL, number);
+            st = wharf_event_wait(b->second, NULL, b->records);
+    } else if (b->me == b->last) {
+        st = wharf_event_wait(b->first, NULL, b->records);
         if (st == WHARF_OK)
-            st = wharf_event_record(last, NULL, NULL);
+            st = record(b, b->second);
     }
     return st;
 }
 
 /* ---- Rounds ------------------------------------------------------------ */
 
-static double slowest(double mine)
-{
-    double most = 0;
+static const struct {
+    int row;
+    wharf_status (*one)(struct sync_bench *);
+} operations[] = {
+    {BARRIER, one_barrier}, {NOTIFY, one_notify}, {EVENT, one_event}};
 
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
+#define OPERATION_COUNT (int)(sizeof operations / sizeof *operations)
 
 /* One round: time of an operation, and of the calls alone, in us. */
 static wharf_status timed(struct sync_bench *b,
-                          wharf_status (*one)(struct sync_bench *, uint64_t),
-                          uint64_t number, double time[2])
+                          wharf_status (*one)(struct sync_bench *), int row,
+                          bool counts)
 {
-    double start, issued;
+    double start, issued, time[2];
     wharf_status st = WHARF_OK;
 
     MPI_Barrier(MPI_COMM_WORLD);
     start = MPI_Wtime();
     for (int i = 0; i < OPERATIONS && st == WHARF_OK; i++)
-        st = one(b, number + (uint64_t)i);
+        st = one(b);
     issued = MPI_Wtime();
     if (st == WHARF_OK)
         st = finish(b);
-    time[0] = slowest((MPI_Wtime() - start) * 1e6 / OPERATIONS);
-    time[1] = slowest((issued - start) * 1e6 / OPERATIONS);
-    return st;
-}
+    time[0] = bench_slowest((MPI_Wtime() - start) * 1e6 / OPERATIONS);
+    time[1] = bench_slowest((issued - start) * 1e6 / OPERATIONS);
+    for (int k = 0; k < 2 && counts; k++) {
+        struct bench_row *r = &b->rows[row + k];
 
-static void note(struct sync_bench *b, int op, const double time[2])
-{
-    for (int k = 0; k < 2; k++) {
-        struct bench_row *row = &b->rows[op + k];
-
-        row->samples[row->rounds++] = time[k];
+        r->samples[r->rounds++] = time[k];
     }
+    return st;
 }
 
 static wharf_status sync_rounds(struct sync_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
-    uint64_t records = 0; /* of each end's event so far */
     wharf_status st = WHARF_OK;
 
     for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
-        double times[OPS] = {0};
+        bench_progress(b->bench, "round", round + o->warmup + 1,
+                       o->rounds + o->warmup);
+        for (int i = 0; i < OPERATION_COUNT && st == WHARF_OK; i++)
+            if (b->chosen & ONLY(operations[i].row))
+                st = timed(b, operations[i].one, operations[i].row, round >= 0);
+    }
+    return st;
+}
 
-        st = timed(b, one_barrier, 0, &times[BARRIER]);
-        records++; /* by finish */
+/* ---- Data behind the signals -------------------------------------------- */
+
+/* New data of this rank goes into a rank's segment. */
+static wharf_status send(struct sync_bench *b, int to)
+{
+    bench_words_fill(b->host, CHECKED, b->serial, b->me);
+    return wharf_put(b->buffer, to, 0, b->host, CHECKED, NULL);
+}
+
+/* What lies in a rank's segment must be the data of the rank `from`. */
+static wharf_status look(struct sync_bench *b, int at, int from, int row)
+{
+    wharf_status st =
+        bench_spoil(b->bench, b->buffer, at, CHECKED / 2, b->done[b->me]);
+
+    memset(b->host, 0, CHECKED);
+    if (st == WHARF_OK)
+        st = wharf_get(b->buffer, at, 0, b->host, CHECKED, NULL);
+    if (st == WHARF_OK)
+        st = finish(b);
+    if (st == WHARF_OK)
+        b->rows[row].bad +=
+            bench_words_wrong(b->host, CHECKED, b->serial, from);
+    return st;
+}
+
+/* To the next rank, from the one before. Nobody writes again before all have
+ * looked. */
+static wharf_status check_barrier(struct sync_bench *b)
+{
+    int size = b->bench->size;
+    wharf_status st = send(b, (b->me + 1) % size);
+
+    if (st == WHARF_OK)
+        st = one_barrier(b);
+    if (st == WHARF_OK)
+        st = look(b, b->me, (b->me + size - 1) % size, BARRIER);
+    return st == WHARF_OK ? one_barrier(b) : st;
+}
+
+/* There and back, data before each record. */
+static wharf_status check_notify(struct sync_bench *b)
+{
+    wharf_status st = WHARF_OK;
+
+    if (b->me == 0) {
+        st = send(b, b->last);
         if (st == WHARF_OK)
-            st = timed(b, one_notify, 0, &times[NOTIFY]);
-        records++;
+            st = wharf_notify_record(b->there, NULL);
         if (st == WHARF_OK)
-            st = timed(b, one_event, records + 1, &times[EVENT]);
-        records += OPERATIONS + 1;
-        for (int op = 0; op < OPS && st == WHARF_OK && round >= 0; op += 2)
-            note(b, op, &times[op]);
+            st = wharf_notify_wait(b->back, b->last, NULL, 0);
+        if (st == WHARF_OK)
+            st = look(b, 0, b->last, NOTIFY);
+    } else if (b->me == b->last) {
+        st = wharf_notify_wait(b->there, 0, NULL, 0);
+        if (st == WHARF_OK)
+            st = look(b, b->me, 0, NOTIFY);
+        if (st == WHARF_OK)
+            st = send(b, 0);
+        if (st == WHARF_OK)
+            st = wharf_notify_record(b->back, NULL);
+    }
+    return st;
+}
+
+/* The same, each in its own segment, where the other one reads. */
+static wharf_status check_event(struct sync_bench *b)
+{
+    wharf_status st = WHARF_OK;
+
+    b->records++;
+    if (b->me == 0) {
+        st = send(b, 0);
+        if (st == WHARF_OK)
+            st = record(b, b->first);
+        if (st == WHARF_OK)
+            st = wharf_event_wait(b->second, NULL, b->records);
+        if (st == WHARF_OK)
+            st = look(b, b->last, b->last, EVENT);
+    } else if (b->me == b->last) {
+        st = wharf_event_wait(b->first, NULL, b->records);
+        if (st == WHARF_OK)
+            st = look(b, 0, 0, EVENT);
+        if (st == WHARF_OK)
+            st = send(b, b->me);
+        if (st == WHARF_OK)
+            st = record(b, b->second);
+    }
+    return st;
+}
+
+static wharf_status check_rounds(struct sync_bench *b)
+{
+    static wharf_status (*const checks[])(struct sync_bench *) = {
+        check_barrier, check_notify, check_event};
+    wharf_status st = WHARF_OK;
+
+    for (int i = 0; i < OPERATION_COUNT; i++) {
+        for (int round = 0; round < b->bench->options.rounds && st == WHARF_OK;
+             round++) {
+            b->serial++;
+            if (b->chosen & ONLY(operations[i].row))
+                st = checks[i](b);
+        }
+        if (st == WHARF_OK)
+            st = finish(b);
+        MPI_Barrier(MPI_COMM_WORLD);
     }
     return st;
 }
@@ -161,75 +282,119 @@ static wharf_status sync_rounds(struct sync_bench *b)
 static wharf_status sync_create(struct sync_bench *b)
 {
     wharf_node *node = b->bench->node;
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
     wharf_status st = wharf_barrier_create(node, 0, NULL, NULL, &b->barrier);
 
+    options.space = b->bench->options.space;
     if (st == WHARF_OK)
         st = wharf_notify_create(node, b->last, NULL, &b->there);
     if (st == WHARF_OK)
         st = wharf_notify_create(node, 0, NULL, &b->back);
+    if (st == WHARF_OK)
+        st = wharf_event_create(node, 0, &b->first);
+    if (st == WHARF_OK)
+        st = wharf_event_create(node, b->last, &b->second);
     for (int rank = 0; rank < b->bench->size && st == WHARF_OK; rank++)
-        st = wharf_event_create(node, rank, &b->events[rank]);
+        st = wharf_event_create(node, rank, &b->done[rank]);
+    if (st == WHARF_OK)
+        st = wharf_buffer_attach(node, CHECKED, &options, &b->buffer);
     return st;
 }
 
 static wharf_status sync_destroy(struct sync_bench *b)
 {
-    wharf_status st = wharf_notify_destroy(&b->back);
+    wharf_status st = wharf_buffer_detach(&b->buffer);
 
+    if (st == WHARF_OK)
+        st = wharf_notify_destroy(&b->back);
     if (st == WHARF_OK)
         st = wharf_notify_destroy(&b->there);
     if (st == WHARF_OK)
         st = wharf_barrier_destroy(&b->barrier);
+    if (st == WHARF_OK)
+        st = wharf_event_destroy(&b->first);
+    if (st == WHARF_OK)
+        st = wharf_event_destroy(&b->second);
     for (int rank = 0; rank < b->bench->size && st == WHARF_OK; rank++)
-        st = wharf_event_destroy(&b->events[rank]);
+        st = wharf_event_destroy(&b->done[rank]);
     return st;
 }
 
-/* Everybody in one group of rows; with one rank there is nobody to signal to.
- */
-static bool sync_report(struct sync_bench *b)
+/* The rows of the operations chosen. With one rank there is nobody to signal
+ * to. */
+static bool sync_report(struct sync_bench *b, const char *command)
 {
-    bool pair = b->bench->size > 1;
+    struct bench_row rows[OPS];
+    int count = 0;
 
     for (int op = 0; op < OPS; op++) {
-        if (pair)
-            bench_row_finish(&b->rows[op]);
+        if (!(b->chosen & ONLY(op / 2 * 2)))
+            continue;
+        rows[count] = b->rows[op];
+        if (b->bench->size > 1)
+            bench_row_finish(&rows[count]);
         else
-            snprintf(b->rows[op].failure, sizeof b->rows[op].failure,
+            snprintf(rows[count].failure, sizeof rows[count].failure,
                      "one rank has nobody to hand over to");
+        count++;
     }
-    return bench_report(b->bench, "sync", b->rows, OPS);
+    return bench_report(b->bench, command, rows, count);
 }
 
-int bench_sync(struct bench *bench)
+static int sync_run(struct bench *bench, const char *command, unsigned chosen)
 {
-    struct sync_bench b = {.bench = bench, .last = bench->size - 1};
+    struct sync_bench b = {.bench = bench,
+                           .chosen = chosen,
+                           .me = bench->rank,
+                           .last = bench->size - 1};
     int rounds = bench->options.rounds;
     double *samples = calloc((size_t)(OPS * rounds), sizeof *samples);
     wharf_status st = WHARF_OK;
     bool good = false;
 
-    b.events = calloc((size_t)bench->size, sizeof(wharf_event *));
-    if (samples == NULL || b.events == NULL)
+    b.done = calloc((size_t)bench->size, sizeof(wharf_event *));
+    if (samples == NULL || b.done == NULL)
         MPI_Abort(MPI_COMM_WORLD, 1);
     for (int op = 0; op < OPS; op++) {
         b.rows[op].op = op_names[op];
         b.rows[op].samples = samples + op * rounds;
     }
-    bench->checked = "nothing: there is no data in a signal; order is held by "
-                     "the tests";
+    bench->checked = "every byte of 4096 handed over by each signal of as many "
+                     "rounds after those; numbers of records";
     if (bench->size > 1) {
         st = sync_create(&b);
-        if (st == WHARF_OK)
-            st = sync_rounds(&b);
-        if (st == WHARF_OK)
+        if (st == WHARF_OK) {
+            bench_or_abort(sync_rounds(&b));
+            bench_or_abort(check_rounds(&b));
             st = sync_destroy(&b);
+        }
+        bench_progress(bench, "", 0, 0);
     }
     if (st == WHARF_OK)
-        good = sync_report(&b);
+        good = sync_report(&b, command);
     else
-        tool_report_once("wharf-bench", wharf_node_rank(bench->node));
+        tool_report_once("wharf-bench", bench->rank);
     free(samples);
-    free(b.events);
+    free(b.done);
     return good ? 0 : 1;
+}
+
+int bench_barrier(struct bench *bench)
+{
+    return sync_run(bench, "barrier", ONLY(BARRIER));
+}
+
+int bench_notify(struct bench *bench)
+{
+    return sync_run(bench, "notify", ONLY(NOTIFY));
+}
+
+int bench_event(struct bench *bench)
+{
+    return sync_run(bench, "event", ONLY(EVENT));
+}
+
+int bench_sync(struct bench *bench)
+{
+    return sync_run(bench, "sync", ONLY(BARRIER) | ONLY(NOTIFY) | ONLY(EVENT));
 }

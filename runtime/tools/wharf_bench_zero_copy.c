@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "wharf_bench.h"
+#include "wharf_bench_data.h"
 
 /* Bytes that are moved between two looks at the clock, so that the launches
  * and the wait at the end are small beside them. */
@@ -61,14 +62,6 @@ struct zero_bench {
 static struct bench_row *row_of(const struct zero_bench *b, int op, int size)
 {
     return &b->rows[op * b->bench->options.size_count + size];
-}
-
-static double slowest(double mine)
-{
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
 }
 
 /* Everybody goes on, or nobody. */
@@ -165,7 +158,7 @@ static wharf_status attach_round(struct zero_bench *b, uint64_t bytes,
     MPI_Barrier(MPI_COMM_WORLD);
     start = MPI_Wtime();
     st = attach_one(b, b->bench->node, WHARF_SPACE_HOST, bytes, &buffer);
-    time[ATTACH] = slowest((MPI_Wtime() - start) * 1e6);
+    time[ATTACH] = bench_slowest((MPI_Wtime() - start) * 1e6);
     if (st != WHARF_OK)
         return st;
     b->memory.struct_size = sizeof b->memory;
@@ -174,7 +167,7 @@ static wharf_status attach_round(struct zero_bench *b, uint64_t bytes,
     st = wharf_buffer_detach(&buffer);
     if (st == WHARF_OK)
         st = wharf_pool_trim(b->bench->node);
-    time[DETACH] = slowest((MPI_Wtime() - start) * 1e6);
+    time[DETACH] = bench_slowest((MPI_Wtime() - start) * 1e6);
     time[TOUCH] = b->bench->rank == 0 ? first_touch(bytes) : 0;
     return st;
 }
@@ -268,25 +261,6 @@ static wharf_status timed(const struct zero_memory *m, int op, size_t bytes,
     return st;
 }
 
-static uint64_t pattern(uint64_t serial, uint64_t word)
-{
-    return (serial + word) * UINT64_C(0x9e3779b97f4a7c15);
-}
-
-static uint64_t wrong_bytes(const uint64_t *words, uint64_t bytes,
-                            uint64_t serial)
-{
-    uint64_t bad = 0;
-
-    for (uint64_t i = 0; i < bytes / 8; i++) {
-        uint64_t difference = words[i] ^ pattern(serial, i);
-
-        for (int byte = 0; difference != 0 && byte < 8; byte++)
-            bad += (difference >> (8 * byte) & 0xff) != 0;
-    }
-    return bad;
-}
-
 /* There and back by both ways, looked at by the CPU; then from host memory to
  * host memory. */
 static wharf_status check_data(struct zero_bench *b, int size,
@@ -299,18 +273,19 @@ static wharf_status check_data(struct zero_bench *b, int size,
     wharf_status st = WHARF_OK;
 
     for (int i = 0; i < 3 && st == WHARF_OK; i++) {
-        uint64_t serial = ++b->serial << 20;
+        uint64_t serial = ++b->serial;
 
-        for (uint64_t word = 0; word < bytes / 8; word++)
-            m->source_at[word] = pattern(serial, word);
+        bench_words_fill(m->source_at, bytes, serial, 0);
         st = enqueue(m, path[i][0], (size_t)bytes);
         if (st == WHARF_OK && path[i][1] >= 0)
             st = enqueue(m, path[i][1], (size_t)bytes);
         if (st == WHARF_OK)
             st = finish(m);
+        if (b->bench->options.spoil)
+            m->result_at[0] ^= 1;
         if (st == WHARF_OK)
             row_of(b, path[i][2], size)->bad +=
-                wrong_bytes(m->result_at, bytes, serial);
+                bench_words_wrong(m->result_at, bytes, serial, 0);
     }
     return st;
 }
@@ -385,8 +360,7 @@ static wharf_status one_size(struct zero_bench *b, int size)
     const struct bench_options *o = &b->bench->options;
     wharf_status st = WHARF_OK;
 
-    if (b->bench->progress)
-        fprintf(stderr, "\rsize %d of %d ", size + 1, o->size_count);
+    bench_progress(b->bench, "size", size + 1, o->size_count);
     for (int round = -1; round < o->rounds && st == WHARF_OK; round++) {
         double time[OPS] = {0};
 
@@ -400,8 +374,7 @@ static wharf_status one_size(struct zero_bench *b, int size)
     }
     if (st == WHARF_OK)
         st = copies(b, size);
-    if (b->bench->progress)
-        fprintf(stderr, "\r%20s\r", "");
+    bench_progress(b->bench, "", 0, 0);
     return st != WHARF_OK && left_out(b, size, st) ? WHARF_OK : st;
 }
 
@@ -463,10 +436,10 @@ int bench_zero_copy(struct bench *bench)
     if (run(&b) == WHARF_OK) {
         for (int i = 0; i < count; i++)
             bench_row_finish(&b.rows[i]);
-        if (bench->rank == 0 && !o->json)
-            printf("# host memory: %s%s%s\n",
-                   wharf_handle_kind_name(b.memory.handle),
-                   b.memory.reason[0] == '\0' ? "" : ", ", b.memory.reason);
+        snprintf(bench->remark, sizeof bench->remark,
+                 "host memory: %.24s%s%.100s",
+                 wharf_handle_kind_name(b.memory.handle),
+                 b.memory.reason[0] == '\0' ? "" : ", ", b.memory.reason);
         good = bench_report(bench, "zero-copy", b.rows, count);
     }
     free(b.rows);

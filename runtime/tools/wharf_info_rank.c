@@ -28,7 +28,12 @@ static wharf_status rank_links(const wharf_node *node, FILE *file)
         fprintf(file, "%s{\"to\": %d", to == 0 ? "" : ", ", to);
         json_text(file, "path", wharf_path_name(link.path));
         fprintf(file, ", \"nvlinks\": %d", link.nvlinks);
-        json_text(file, "reason", link.reason);
+        /* That of a link is cut to its field. */
+        json_text(file, "reason",
+                  link.path == WHARF_PATH_HOST &&
+                          wharf_node_backend(node) == WHARF_BACKEND_HOST
+                      ? wharf_node_backend_reason(node)
+                      : link.reason);
         fputc('}', file);
     }
     fputc(']', file);

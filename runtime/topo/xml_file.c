@@ -116,7 +116,7 @@ static const char *tag_end(const scan *s)
     char quote = 0;
     for (const char *at = s->at; at < s->end; at++) {
         if (quote)
-            quote = *at == quote ? 0 : quote;
+            quote = (char)(*at == quote ? 0 : quote);
         else if (*at == '"' || *at == '\'')
             quote = *at;
         else if (*at == '>')

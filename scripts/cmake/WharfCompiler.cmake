@@ -35,6 +35,16 @@ if(WHARF_SANITIZE)
   target_link_options(wharf_flags INTERFACE -fsanitize=${WHARF_SANITIZE})
 endif()
 
+# For scripts/coverage.sh. Threads count too, so that counters are atomic.
+option(WHARF_COVERAGE "Count which lines the tests reach (gcc)" OFF)
+mark_as_advanced(WHARF_COVERAGE)
+if(WHARF_COVERAGE)
+  target_compile_options(
+    wharf_flags
+    INTERFACE $<$<COMPILE_LANGUAGE:C>:--coverage;-fprofile-update=atomic;-O0;-g>)
+  target_link_options(wharf_flags INTERFACE --coverage)
+endif()
+
 # libFuzzer steers by what the library's own code was seen to do.
 if(WHARF_FUZZ)
   include(CheckCSourceCompiles)

@@ -16,6 +16,14 @@ if(WHARF_CUDA)
   endif()
 endif()
 
+# Ranges for profilers want one header of the toolkit, and no nvcc.
+set(WHARF_WITH_NVTX OFF)
+foreach(_wharf_directory IN LISTS CUDAToolkit_INCLUDE_DIRS)
+  if(EXISTS ${_wharf_directory}/nvtx3/nvToolsExt.h)
+    set(WHARF_WITH_NVTX ON)
+  endif()
+endforeach()
+
 # Architectures that get machine code, as far as this nvcc knows them; newer
 # ones run from the PTX of the last.
 set(WHARF_CUDA_ARCHITECTURES "70;75;80;86;89;90;100" CACHE STRING

@@ -40,6 +40,14 @@ elseif(WHARF_FORTRAN)
     set(WHARF_FORTRAN_REASON "the MPI library has no Fortran interface for it")
     set(WHARF_WITH_FORTRAN ${MPI_Fortran_FOUND})
     set(WHARF_WITH_MPI_F08 ${MPI_Fortran_HAVE_F08_MODULE})
+    # What MPI says of its Fortran compiler's options is not for C in the same
+    # target.
+    if(TARGET MPI::MPI_Fortran AND MPI_Fortran_COMPILE_OPTIONS)
+      set_property(
+        TARGET MPI::MPI_Fortran
+        PROPERTY INTERFACE_COMPILE_OPTIONS
+                 "$<$<COMPILE_LANGUAGE:Fortran>:${MPI_Fortran_COMPILE_OPTIONS}>")
+    endif()
   endif()
   if(NOT WHARF_WITH_FORTRAN AND NOT WHARF_FORTRAN STREQUAL "AUTO")
     message(FATAL_ERROR "WHARF_FORTRAN=${WHARF_FORTRAN}, but "

@@ -11,13 +11,14 @@
 #     One process. Sees internals unless PUBLIC.
 #
 #   wharf_mp_test(NAME t_x NP 4 [LABELS mp fake gpu ...] [DEVICES 2]
-#                 [SUFFIX text] [TESTING] [SOURCES ...] [LIBRARIES ...]
-#                 [ENV V=1 ...] [ARGS ...] [TIMEOUT s])
+#                 [SUFFIX text] [TESTING] [RECOVERY] [SOURCES ...]
+#                 [LIBRARIES ...] [ENV V=1 ...] [ARGS ...] [TIMEOUT s])
 #     NP processes under the MPI launcher, once for every label:
 #       mp    host backend
 #       fake  CUDA code over the fake driver with DEVICES devices
 #       gpu   the real driver; skipped where there is none
 #     Other labels (fault, topo, example) stand beside these three, or alone.
+#     RECOVERY: the others live on when one rank is killed.
 #     May be called again for the same NAME with another NP or SUFFIX.
 #
 # Tests are called label.x.npN[.suffix].
@@ -32,6 +33,9 @@ endif()
 
 set(WHARF_TEST_TIMEOUT 60)
 set(WHARF_TEST_ENVIRONMENT)
+if(WHARF_COVERAGE)
+  set(WHARF_TEST_TIMEOUT 240)
+endif()
 if(WHARF_SANITIZE)
   set(WHARF_TEST_TIMEOUT 240)
   set(_support ${PROJECT_SOURCE_DIR}/tests/support)
@@ -41,6 +45,13 @@ if(WHARF_SANITIZE)
       "UBSAN_OPTIONS=print_stacktrace=1"
       "TSAN_OPTIONS=suppressions=${_support}/tsan.supp:ignore_noninstrumented_modules=1:history_size=4:allocator_may_return_null=1"
   )
+endif()
+
+# On a small machine MPICH's ranks have to be taught to yield (support/yield.c).
+set(WHARF_TEST_YIELD OFF)
+if(WHARF_MPI_FAMILY STREQUAL "MPICH" AND WHARF_TEST_LOCK AND NOT WHARF_SANITIZE)
+  set(WHARF_TEST_YIELD ON)
+  list(APPEND WHARF_TEST_ENVIRONMENT LD_PRELOAD=$<TARGET_FILE:t_yield>)
 endif()
 
 function(wharf_test_program)
@@ -117,7 +128,7 @@ function(_wharf_backend_environment label test devices result)
 endfunction()
 
 function(_wharf_mp_register label)
-  cmake_parse_arguments(T "" "NAME;PROGRAM;NP;SUFFIX;TIMEOUT;DEVICES"
+  cmake_parse_arguments(T "RECOVERY" "NAME;PROGRAM;NP;SUFFIX;TIMEOUT;DEVICES"
                         "LABELS;ENV;ARGS" ${ARGN})
   string(REGEX REPLACE "^t_" "" test ${T_NAME})
   set(test "${label}.${test}.np${T_NP}")
@@ -129,9 +140,13 @@ function(_wharf_mp_register label)
   if(label STREQUAL "fake")
     set(fresh sh ${PROJECT_SOURCE_DIR}/tests/support/fresh.sh)
   endif()
+  set(recovery)
+  if(T_RECOVERY)
+    set(recovery ${WHARF_MPIEXEC_RECOVERY})
+  endif()
   add_test(NAME ${test}
            COMMAND ${fresh} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_NP}
-                   ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                   ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS} ${recovery}
                    $<TARGET_FILE:${T_PROGRAM}> ${MPIEXEC_POSTFLAGS} ${T_ARGS})
   _wharf_test_properties(${test} LABELS ${label} ${T_LABELS}
                          ENV ${environment} ${T_ENV} TIMEOUT ${T_TIMEOUT})
@@ -144,7 +159,7 @@ function(_wharf_mp_register label)
 endfunction()
 
 function(wharf_mp_test)
-  cmake_parse_arguments(T "TESTING" "NAME;NP;SUFFIX;TIMEOUT;DEVICES"
+  cmake_parse_arguments(T "TESTING;RECOVERY" "NAME;NP;SUFFIX;TIMEOUT;DEVICES"
                         "SOURCES;LIBRARIES;LABELS;ENV;ARGS" ${ARGN})
   if(NOT T_NAME OR NOT T_NP)
     message(FATAL_ERROR "wharf_mp_test needs NAME and NP")
@@ -155,6 +170,10 @@ function(wharf_mp_test)
   set(testing)
   if(T_TESTING)
     set(testing TESTING)
+  endif()
+  set(recovery)
+  if(T_RECOVERY)
+    set(recovery RECOVERY)
   endif()
   if(NOT T_LABELS)
     set(T_LABELS mp)
@@ -189,7 +208,7 @@ function(wharf_mp_test)
   endif()
   foreach(label IN LISTS backends)
     _wharf_mp_register(${label} PROGRAM ${program} NAME ${T_NAME} NP ${T_NP} SUFFIX ${T_SUFFIX}
-                       TIMEOUT ${T_TIMEOUT} DEVICES ${T_DEVICES}
+                       ${recovery} TIMEOUT ${T_TIMEOUT} DEVICES ${T_DEVICES}
                        LABELS ${others} ENV ${T_ENV} ARGS ${T_ARGS})
   endforeach()
 endfunction()

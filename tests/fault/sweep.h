@@ -3,6 +3,7 @@
 #ifndef SWEEP_H
 #define SWEEP_H
 
+#include "base/fault.h"
 #include "t_group.h"
 
 /* One scenario: what is there before, what is tried, what is undone. `act` is
@@ -26,6 +27,25 @@ typedef struct scenario {
     bool local;    /* ranks may answer differently: no collective in it */
     bool consumes; /* a failed act has used up what prepare made */
 } scenario;
+
+/* A node for prepare, and back with it in finish. */
+void sweep_node_open(state *s, wharf_switch pool);
+void sweep_node_close(state *s);
+
+/* For the sweep, on all ranks together. Learns from two runs without a fault
+ * whether one node may serve several injections of a kind. */
+void sweep_node_learn(const scenario *what, wi_fault_kind kind);
+
+/* Before an injection: if so, the node is there. */
+void sweep_node_ready(const scenario *what);
+
+/* Did the scenario, run again after an injection, make this number of calls on
+ * every rank as on a fresh node? */
+bool sweep_node_as_before(long calls);
+
+/* The next injection gets a fresh node; all do from now on. */
+void sweep_node_retire(void);
+void sweep_node_forget(void);
 
 /* Each ends with a NULL name. */
 extern const scenario scenarios[];

@@ -10,11 +10,7 @@ enum { BYTES = 2 << 20 };
 
 static void prepare(state *s)
 {
-    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
-
-    options.timeout_ms = 5000;
-    options.pool = WHARF_SWITCH_OFF;
-    T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &s->node));
+    sweep_node_open(s, WHARF_SWITCH_OFF);
     for (int i = 0; i < 2; i++)
         s->buffers[i] = t_attach(s->node, BYTES, 0);
     T_OK(wharf_notify_create(s->node, 0, NULL, &s->notify));
@@ -28,7 +24,7 @@ static void finish(state *s)
     T_OK(wharf_notify_destroy(&s->notify));
     for (int i = 0; i < 2; i++)
         t_detach(s->buffers[i]);
-    T_OK(wharf_node_close(&s->node));
+    sweep_node_close(s);
 }
 
 static bool copies(void)

@@ -11,11 +11,7 @@ static wharf_exchange *exchange;
 
 static void open_node(state *s)
 {
-    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
-
-    options.timeout_ms = 5000;
-    options.pool = WHARF_SWITCH_OFF;
-    T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &s->node));
+    sweep_node_open(s, WHARF_SWITCH_OFF);
     s->buffers[0] = t_attach(s->node, BYTES, 0);
     t_dev_fill(s->node, t_segment(s->buffers[0], t_me, NULL),
                (unsigned char)(t_me + 1), PART);
@@ -28,7 +24,7 @@ static void finish(state *s)
     if (exchange != NULL)
         T_OK(wharf_exchange_destroy(&exchange));
     t_detach(s->buffers[0]);
-    T_OK(wharf_node_close(&s->node));
+    sweep_node_close(s);
 }
 
 static wharf_exchange_box box(const state *s, int part)

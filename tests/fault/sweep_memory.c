@@ -17,11 +17,7 @@ static uint64_t seed(int rank)
 /* A node, and memory of a kind on each rank. */
 static void prepare(state *s, t_kind kind)
 {
-    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
-
-    options.pool = WHARF_SWITCH_OFF;
-    options.timeout_ms = 5000;
-    T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &s->node));
+    sweep_node_open(s, WHARF_SWITCH_OFF);
     if (!t_kind_possible(s->node, kind))
         kind = T_KIND_HOST;
     memory = t_memory_new(s->node, kind, 300, BYTES, 0);
@@ -74,7 +70,7 @@ static void finish(state *s)
         t_detach(s->buffers[0]);
     s->buffers[0] = NULL;
     t_memory_free(s->node, &memory);
-    T_OK(wharf_node_close(&s->node));
+    sweep_node_close(s);
 }
 
 static void prepare_attached(state *s)

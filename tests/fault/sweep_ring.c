@@ -11,12 +11,8 @@ static bool begun;
 
 static void open_node(state *s)
 {
-    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
-
     begun = false;
-    options.timeout_ms = 5000;
-    options.pool = WHARF_SWITCH_OFF;
-    T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &s->node));
+    sweep_node_open(s, WHARF_SWITCH_OFF);
 }
 
 static void close_all(state *s)
@@ -25,8 +21,7 @@ static void close_all(state *s)
         T_OK(wharf_ring_destroy(&s->ring));
     if (s->buffers[0] != NULL)
         T_OK(wharf_buffer_detach(&s->buffers[0]));
-    if (s->node != NULL)
-        T_OK(wharf_node_close(&s->node));
+    sweep_node_close(s);
 }
 
 static void nothing(state *s)

@@ -7,15 +7,6 @@
 
 /* ---- Pieces of scenarios ----------------------------------------------- */
 
-static void node_ready(state *s, wharf_switch pool)
-{
-    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
-
-    options.pool = pool;
-    options.timeout_ms = 5000;
-    T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &s->node));
-}
-
 static void nothing(state *s)
 {
     (void)s;
@@ -23,14 +14,14 @@ static void nothing(state *s)
 
 static void open_node(state *s)
 {
-    node_ready(s, WHARF_SWITCH_OFF);
+    sweep_node_open(s, WHARF_SWITCH_OFF);
 }
 
 static void open_pool_node(state *s)
 {
     wharf_buffer *buffer;
 
-    node_ready(s, WHARF_SWITCH_ON);
+    sweep_node_open(s, WHARF_SWITCH_ON);
     buffer = t_attach(s->node, 6000 + (size_t)t_me, 0);
     t_fill_mine(s->node, buffer, 77);
     t_detach(buffer);
@@ -45,8 +36,7 @@ static void close_all(state *s)
     }
     if (s->event != NULL)
         T_OK(wharf_event_destroy(&s->event));
-    if (s->node != NULL)
-        T_OK(wharf_node_close(&s->node));
+    sweep_node_close(s);
 }
 
 /* ---- Open and close ---------------------------------------------------- */
@@ -179,7 +169,7 @@ static void prepare_detach(state *s)
 
 static void prepare_detach_to_pool(state *s)
 {
-    node_ready(s, WHARF_SWITCH_ON);
+    sweep_node_open(s, WHARF_SWITCH_ON);
     T_OK(act_attach(s));
 }
 

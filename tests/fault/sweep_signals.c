@@ -7,11 +7,7 @@
 
 static void open_node(state *s)
 {
-    wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
-
-    options.timeout_ms = 5000;
-    options.pool = WHARF_SWITCH_OFF;
-    T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &s->node));
+    sweep_node_open(s, WHARF_SWITCH_OFF);
 }
 
 static void close_all(state *s)
@@ -20,8 +16,7 @@ static void close_all(state *s)
         T_OK(wharf_notify_destroy(&s->notify));
     if (s->barrier != NULL)
         T_OK(wharf_barrier_destroy(&s->barrier));
-    if (s->node != NULL)
-        T_OK(wharf_node_close(&s->node));
+    sweep_node_close(s);
 }
 
 static void nothing(state *s)

@@ -12,13 +12,15 @@
  * When the fault no longer fires, the scenario has no n-th call: next.
  *
  * Arguments: most=N (injection points for one kind, code and rank, default
- * all), codes=N (error codes tried for each, default 1), verbose=1. T_SWEEP in
+ * all), codes=N (error codes tried for each, default 1), verbose=1, fresh=1
+ * (a node of its own for every injection, see sweep_node.c). T_SWEEP in
  * the environment: names of scenarios, comma separated (default: all).
  */
 #include "base/fault.h"
 #include "sweep.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +154,23 @@ static bool learn(const point *p, bool fired, const char *here, char where[64])
 /* Injections that the library got over: the call succeeded all the same. */
 static long overcome;
 
+/* After a failure of a call that is no local one: undisturbed it works. False
+ * if the node is no longer what it was before. */
+static bool act_again(const point *p, state *s, wharf_status st)
+{
+    wharf_status now;
+    long calls;
+
+    if (st == WHARF_OK)
+        return false; /* the library may have found another way, for good */
+    wi_fault_arm(kinds[p->kind].kind, LONG_MAX, 0);
+    now = p->what->act(s);
+    calls = wi_fault_count();
+    wi_fault_disarm(NULL);
+    T_OK(now);
+    return sweep_node_as_before(calls);
+}
+
 /* One injection; false when there was no n-th call. */
 static bool inject(const point *p)
 {
@@ -165,6 +184,7 @@ static bool inject(const point *p)
     char where[64];
     wharf_status st;
     bool fired = false;
+    bool same = true;
     int there; /* status on the rank with the fault */
 
     memset(&s, 0, sizeof s);
@@ -199,13 +219,15 @@ static bool inject(const point *p)
         if (st != WHARF_OK)
             T_OK(p->what->act(&s)); /* again, undisturbed */
         t_barrier();
-    } else if (st != WHARF_OK && !p->what->consumes) {
-        T_OK(p->what->act(&s));
+    } else if (!p->what->consumes) {
+        same = act_again(p, &s, st);
     }
     if (p->what->local || !p->what->consumes || st == WHARF_OK)
         p->what->check(&s);
     p->what->finish(&s);
     check_held(p, where, &start, &holdings_start);
+    if (fired && !same)
+        sweep_node_retire();
     return fired;
 }
 
@@ -220,6 +242,7 @@ static long sweep_kind(const scenario *what, size_t kind, int code)
 
             /* The alarm of t_main is for the sweep's longest injection. */
             alarm(60);
+            sweep_node_ready(what);
             if (!inject(&p))
                 break;
             points++;
@@ -243,9 +266,11 @@ static long sweep(const scenario *what)
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         if (!(kinds[k].modes & (unsigned)t_mode_get()))
             continue;
+        sweep_node_learn(what, kinds[k].kind);
         for (int c = 0; c < kinds[k].count && c < codes; c++)
             points += sweep_kind(what, k, kinds[k].codes[c]);
     }
+    sweep_node_forget();
     T_CHECK(run_clean(what));
     if (t_me == 0) {
         printf("sweep: scenario %s: %ld injection points, all passed "

@@ -22,8 +22,7 @@ wrong() {
 
 # Nothing left within two seconds.
 gone() { # WHEN
-    local try
-    for try in 1 2 3 4 5 6 7 8 9 10; do
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
         [ -n "$(left)" ] || return 0
         sleep 0.2
     done
@@ -46,7 +45,7 @@ for signal in TERM KILL; do
     bash "$two_hosts" -n 1 sleep 600 >/dev/null 2>&1 &
     script=$!
     # It has really begun.
-    for try in $(seq 50); do
+    for _ in $(seq 50); do
         left | grep -q '^sleep 600' && break
         sleep 0.1
     done

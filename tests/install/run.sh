@@ -7,7 +7,10 @@
 #   cmake     builds the consumer with find_package(Wharf), shared and static
 #   pkgconfig builds it with pkg-config, shared and static
 #   example   builds the examples alone, from a copy outside the repository
-# LIBDIR, BINDIR, VERSION, SOVERSION, FORTRAN, CC, CXX and FC come from the environment.
+#   deb, chroot   the Debian packages, see deb.sh
+#   spack     the recipe for Spack fits the CMake files
+# LIBDIR, BINDIR, MANDIR, VERSION, SOVERSION, FORTRAN, PAGES, CC, CXX and FC come
+# from the environment.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -21,6 +24,16 @@ die() {
     exit 1
 }
 
+# What files.txt tells of this build, in a library directory.
+installed_files() { # LIBDIR
+    fortran=$([ "$FORTRAN" = 1 ] && echo 's|@FORTRAN@||' || echo '/@FORTRAN@/d')
+    pages=$([ "$PAGES" = 1 ] && echo 's|@PAGES@||' || echo '/@PAGES@/d')
+    sed -e '/^#/d' -e "$fortran" -e "$pages" -e "s|@LIBDIR@|$1|" \
+        -e "s|@BINDIR@|$BINDIR|" -e "s|@MANDIR@|$MANDIR|" \
+        -e "s|@VERSION@|$VERSION|" -e "s|@SOVERSION@|$SOVERSION|" \
+        -e "s|@CONFIG@|$CONFIG|" "$source/tests/install/files.txt" | sort
+}
+
 # A test of the build's library would prove nothing.
 uses_installed() {
     ldd "$1" | grep -q "$prefix/.*libwharf\.so" ||
@@ -31,13 +44,11 @@ step_files() {
     rm -rf "$scratch"
     "$cmake" --install "$build" --prefix "$scratch/first" >"$scratch.log"
     mv "$scratch/first" "$prefix"
-    (cd "$prefix" && find . \( -type f -o -type l \) | sed 's|^\./||' | sort) \
-        >"$scratch/found"
-    fortran=$([ "$FORTRAN" = 1 ] && echo 's|@FORTRAN@||' || echo '/@FORTRAN@/d')
-    sed -e '/^#/d' -e "$fortran" -e "s|@LIBDIR@|$LIBDIR|" -e "s|@BINDIR@|$BINDIR|" \
-        -e "s|@VERSION@|$VERSION|" -e "s|@SOVERSION@|$SOVERSION|" \
-        -e "s|@CONFIG@|$CONFIG|" \
-        "$source/tests/install/files.txt" | sort >"$scratch/expected"
+    # Not the pages of the calls and the reference, which are there once they
+    # were made: the tests in docs/ look at them.
+    (cd "$prefix" && find . \( -type f -o -type l \) | sed 's|^\./||' |
+        grep -v -e /man3/ -e '^share/doc/' | sort) >"$scratch/found"
+    installed_files "$LIBDIR" >"$scratch/expected"
     diff -u "$scratch/expected" "$scratch/found" ||
         die "the installed files are not those of tests/install/files.txt"
 
@@ -55,6 +66,7 @@ step_files() {
 step_cmake() {
     rm -rf "$scratch/cmake"
     "$cmake" -S "$source/tests/install/consumer" -B "$scratch/cmake" \
+        -DMPI_EXECUTABLE_SUFFIX="$MPISUFFIX" \
         -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" \
         -DCMAKE_CXX_COMPILER="${CXX:-NOTFOUND}" \
         -DCMAKE_Fortran_COMPILER="${FC:-NOTFOUND}" \
@@ -75,7 +87,7 @@ step_cmake() {
 }
 
 step_pkgconfig() {
-    for tool in pkg-config mpicc; do
+    for tool in pkg-config "$MPICC"; do
         command -v "$tool" >/dev/null || {
             echo "skipped: $tool is needed"
             exit 77
@@ -88,13 +100,13 @@ step_pkgconfig() {
     mkdir -p "$scratch/pc"
     consumer=$source/tests/install/consumer/consumer.c
     # shellcheck disable=SC2046,SC2086 # flags are words
-    mpicc $CFLAGS $(pkg-config --cflags wharf) "$consumer" \
+    "$MPICC" $CFLAGS $(pkg-config --cflags wharf) "$consumer" \
         -o "$scratch/pc/shared" $(pkg-config --libs wharf) \
         -Wl,-rpath,"$(pkg-config --variable=libdir wharf)"
     uses_installed "$scratch/pc/shared"
     "$@" "$scratch/pc/shared"
     # shellcheck disable=SC2046,SC2086
-    mpicc $CFLAGS $(pkg-config --cflags wharf) "$consumer" \
+    "$MPICC" $CFLAGS $(pkg-config --cflags wharf) "$consumer" \
         -o "$scratch/pc/static" \
         $(pkg-config --static --libs wharf | sed 's/-lwharf/-l:libwharf.a/')
     ! ldd "$scratch/pc/static" | grep libwharf ||
@@ -107,6 +119,7 @@ step_example() {
     cp -R "$source/mpi_examples" "$scratch/examples"
     # Other languages are the consumer's part.
     "$cmake" -S "$scratch/examples" -B "$scratch/examples-build" \
+        -DMPI_EXECUTABLE_SUFFIX="$MPISUFFIX" \
         -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" \
         -DCMAKE_CXX_COMPILER=NOTFOUND -DCMAKE_Fortran_COMPILER=NOTFOUND \
         -DCMAKE_C_FLAGS="$CFLAGS"
@@ -115,4 +128,14 @@ step_example() {
     "$@" "$scratch/examples-build/01_hello"
 }
 
-"step_$step" "$@"
+step_spack() {
+    command -v python3 >/dev/null || {
+        echo "skipped: python3 is needed"
+        exit 77
+    }
+    python3 "$source/tests/install/spack.py" "$source"
+}
+
+. "$source/tests/install/deb.sh"
+# In one line: a shell reads its script while it goes, and some steps take minutes.
+"step_$step" "$@"; exit 0

@@ -100,10 +100,10 @@ endforeach()
 wharf_group_test(NAME t_buffer_attach NP 4 LABELS fake SUFFIX chunks
                  ENV WHARF_CHUNK_BYTES=2m)
 
-# Deaths. The launcher must let the others live, which only Open MPI's is known
-# to do; what is right is told by a line, not by an exit status.
+# Deaths. The launcher must let the others live (WharfMpi.cmake); what is right
+# is told by a line, not by an exit status.
 wharf_test_program(NAME t_death)
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
+if(WHARF_MPIEXEC_RECOVERY)
   set(cases killed_before_attach killed_before_detach killed_before_record
             killed_before_close killed_before_open killed_leaving_child
             stopped_before_attach stopped_before_detach stopped_before_record
@@ -123,7 +123,8 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
     endif()
     add_test(NAME ${test}
              COMMAND ${fresh} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${np}
-                     ${WHARF_MPIEXEC_FLAGS} --enable-recovery ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_RECOVERY}
                      $<TARGET_FILE:t_death> ${MPIEXEC_POSTFLAGS} ${case}
                      victim=${victim} ${delay})
     _wharf_test_properties(${test} LABELS ${label} death ENV ${environment}

@@ -58,7 +58,7 @@ wharf_group_test(NAME t_exchange_aware NP 3 LABELS fake gpu
                  ENV WHARF_EXCHANGE_REMOTE=1 WHARF_CUDA_AWARE=on)
 
 # Deaths, as in api.cmake.
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
+if(WHARF_MPIEXEC_RECOVERY)
   wharf_test_program(NAME t_exchange_death)
   function(wharf_exchange_death_test label case victim)
     set(test ${label}.exchange_death.np3.${case}.of${victim})
@@ -72,7 +72,8 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
     endif()
     add_test(NAME ${test}
              COMMAND ${fresh} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 3
-                     ${WHARF_MPIEXEC_FLAGS} --enable-recovery ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_RECOVERY}
                      $<TARGET_FILE:t_exchange_death> ${MPIEXEC_POSTFLAGS}
                      ${case} victim=${victim})
     _wharf_test_properties(${test} LABELS ${label} death
@@ -90,3 +91,6 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
     wharf_exchange_death_test(fake killed_after_start 1)
   endif()
 endif()
+
+# No memory on one rank of a communicator that is wider than its node.
+wharf_mp_test(NAME t_exchange_memory NP 2 LABELS mp TESTING)

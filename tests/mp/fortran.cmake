@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-# The Fortran module. Its errors are looked at, not read from the log.
+# The Fortran modules. Their errors are looked at, not read from the log.
 add_executable(t_fortran t_fortran.f90 t_fortran_c.c)
-target_link_libraries(t_fortran PRIVATE wharf_fortran wharf_flags)
-foreach(np 1 3)
-  wharf_mp_test(NAME t_fortran NP ${np} LABELS mp fake gpu ENV WHARF_LOG=none)
+add_executable(t_fortran_work t_fortran_work.f90 t_fortran_work_c.c)
+foreach(name t_fortran t_fortran_work)
+  target_link_libraries(${name} PRIVATE wharf_fortran wharf_flags)
+  foreach(np 1 3)
+    wharf_mp_test(NAME ${name} NP ${np} LABELS mp fake gpu ENV WHARF_LOG=none)
+  endforeach()
 endforeach()

@@ -11,10 +11,11 @@ wharf_group_test(NAME t_join NP 2 LABELS mp fake gpu SUFFIX exit
                  ARGS exit_published ENV WHARF_LOG=none)
 
 # As the deaths of api.cmake: a line tells, not an exit status.
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
+if(WHARF_MPIEXEC_RECOVERY)
   add_test(NAME mp.join.np2.owner_killed
            COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2
-                   ${WHARF_MPIEXEC_FLAGS} --enable-recovery ${MPIEXEC_PREFLAGS}
+                   ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                   ${WHARF_MPIEXEC_RECOVERY}
                    $<TARGET_FILE:t_join> ${MPIEXEC_POSTFLAGS} owner_killed)
   _wharf_test_properties(mp.join.np2.owner_killed LABELS mp death
                          ENV WHARF_BACKEND=host WHARF_LOG=none)
@@ -27,3 +28,5 @@ endif()
 # Sees the internals: each call that can fail, made to fail.
 wharf_mp_test(NAME t_join_faults NP 1 LABELS mp fake fault TESTING
               ENV WHARF_LOG=none)
+# Joiners that do not do as they should; they speak by hand.
+wharf_mp_test(NAME t_join_rude NP 1 LABELS mp fake TESTING ENV WHARF_LOG=none)

@@ -36,7 +36,7 @@ wharf_memory_degraded_test(no_ipc 2 WHARF_FAKE_CAPS=no_ipc)
 wharf_memory_degraded_test(no_map_host 2 WHARF_FAKE_CAPS=no_map_host)
 
 # A rank that dies; as in api.cmake, what is right is told by a line.
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
+if(WHARF_MPIEXEC_RECOVERY)
   wharf_test_program(NAME t_attach_memory_death
                      SOURCES t_attach_memory_death.c attach_memory.c)
   function(wharf_memory_death_test label case victim)
@@ -48,7 +48,8 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
     endif()
     add_test(NAME ${test}
              COMMAND ${fresh} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 3
-                     ${WHARF_MPIEXEC_FLAGS} --enable-recovery ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                     ${WHARF_MPIEXEC_RECOVERY}
                      $<TARGET_FILE:t_attach_memory_death> ${MPIEXEC_POSTFLAGS}
                      ${case} victim=${victim})
     _wharf_test_properties(${test} LABELS ${label} death ENV ${environment}

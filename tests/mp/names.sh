@@ -3,7 +3,7 @@
 # names.sh COMMAND...: kills the job that COMMAND starts, twice, looks for what
 # it left in /dev/shm and /tmp, and starts it again, which must work.
 names() {
-    ls -A /dev/shm /tmp 2>/dev/null | grep -i wharf | sort
+    find /dev/shm /tmp -mindepth 1 -maxdepth 1 -iname '*wharf*' 2>/dev/null | sort
 }
 
 # Other jobs that plant names wait; t_names takes the same lock.

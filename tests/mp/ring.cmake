@@ -43,7 +43,8 @@ function(wharf_ring_death_test label case np victim mode)
   endif()
   add_test(NAME ${test}
            COMMAND ${fresh} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${np}
-                   ${WHARF_MPIEXEC_FLAGS} --enable-recovery ${MPIEXEC_PREFLAGS}
+                   ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                   ${WHARF_MPIEXEC_RECOVERY}
                    $<TARGET_FILE:t_ring_death> ${MPIEXEC_POSTFLAGS} ${case}
                    victim=${victim} mode=${mode} ${delay})
   _wharf_test_properties(${test} LABELS ${label} death ENV ${environment}
@@ -53,7 +54,7 @@ function(wharf_ring_death_test label case np victim mode)
                        "ring death: rank ${victim} of ${np}, all right"
                        PROCESSORS ${np} RESOURCE_LOCK "${WHARF_TEST_LOCK}")
 endfunction()
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
+if(WHARF_MPIEXEC_RECOVERY)
   set(labels mp)
   if(WHARF_WITH_CUDA AND TARGET fake_cuda)
     list(APPEND labels fake)
@@ -69,6 +70,7 @@ if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
     wharf_ring_death_test(${label} consumer_any_time 4 2 1 20000)
     wharf_ring_death_test(${label} producer_idle 3 0 0)
     wharf_ring_death_test(${label} producer_idle 3 0 1)
+    wharf_ring_death_test(${label} producer_checked 3 0 0)
     if(NOT label STREQUAL "mp")
       wharf_ring_death_test(${label} consumer_behind_stream 3 2 0)
       wharf_ring_death_test(${label} producer_behind_stream 3 0 0)

@@ -73,4 +73,4 @@ wharf_mp_test(NAME t_signal_wrap NP 4 LABELS fake TESTING SUFFIX kernel_on_host
 
 # Memory order. A million rounds on GPUs: by hand, or nightly.
 wharf_group_test(NAME t_litmus NP 2 4 LABELS mp fake)
-wharf_group_test(NAME t_litmus NP 2 4 LABELS gpu ARGS rounds=20000 TIMEOUT 600)
+wharf_group_test(NAME t_litmus NP 2 4 LABELS gpu ARGS rounds=5000 TIMEOUT 600)

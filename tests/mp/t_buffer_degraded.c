@@ -297,6 +297,89 @@ static void handle_ipc(void)
     t_live_check(NULL);
 }
 
+/* WHARF_HANDLE=fabric where fabric handles work, whatever the attribute says.
+ */
+static void fabric(void)
+{
+    wharf_node *node = open_with(WHARF_SWITCH_ON, WHARF_BACKEND_CUDA);
+
+    works_with(node, WHARF_HANDLE_FABRIC, "WHARF_HANDLE");
+    t_close(node);
+    t_live_check(NULL);
+}
+
+/* Nobody asked for them, but the driver has no descriptors: they come before
+ * legacy handles, which have no addresses to choose. */
+static void fabric_instead(void)
+{
+    wharf_node *node = open_with(WHARF_SWITCH_ON, WHARF_BACKEND_CUDA);
+    wharf_buffer *buffer;
+
+    works_with(node, WHARF_HANDLE_FABRIC, "descriptors");
+    buffer = t_attach(node, 4321, WHARF_BUFFER_SAME_ADDRESS_REQUIRED);
+    T_EQ_INT(1, t_info(buffer, 0).same_address);
+    t_share(node, buffer, 3);
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+}
+
+/* The driver's attribute says yes; creating, exporting or another process's
+ * import says no. */
+static void fabric_fails(const char *reason)
+{
+    wharf_node *node = open_with(WHARF_SWITCH_OFF, WHARF_BACKEND_CUDA);
+
+    works_with(node, WHARF_HANDLE_MEMFD, reason);
+    T_CHECK(t_stats().degraded_count > 0);
+    t_close(node);
+    t_live_check(NULL);
+    strict_refuses();
+}
+
+static void fabric_denied(void)
+{
+    fabric_fails("creating fails: CUDA_ERROR_NOT_PERMITTED (800), no IMEX");
+}
+
+static void fabric_no_export(void)
+{
+    fabric_fails("exporting fails: CUDA_ERROR_NOT_PERMITTED (800), no IMEX");
+}
+
+static void fabric_no_import(void)
+{
+    fabric_fails("cuMemImportFromShareableHandle");
+}
+
+/* One rank has no channel: nobody uses them, and the rank is named. */
+static void fabric_on_some(void)
+{
+    if (t_me == 1)
+        T_EQ_INT(0, setenv("WHARF_FAKE_CAPS", "fabric_denied", 1));
+    fabric_fails("rank 1: creating fails");
+}
+
+/* More pieces than a handle names become larger ones. */
+static void fabric_pieces(void)
+{
+    wharf_node *node = open_with(WHARF_SWITCH_OFF, WHARF_BACKEND_CUDA);
+    size_t size = t_me == 0 ? ((size_t)37 << 20) + 5 : 777;
+    wharf_buffer *buffer = t_attach(node, size, 0);
+    wharf_buffer_info info = t_info(buffer, 0);
+
+    T_EQ_INT(WHARF_HANDLE_FABRIC, info.handle);
+    T_EQ_INT(7, info.chunks); /* of 6 MiB; of 2 MiB there would be 19 */
+    t_share(node, buffer, 8);
+    t_detach(buffer);
+    buffer = t_attach(node, t_me == 0 ? (size_t)4 << 20 : 0, 0);
+    T_EQ_INT(2, t_info(buffer, 0).chunks);
+    t_share(node, buffer, 9);
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+}
+
 /* Many physical chunks: every byte of every chunk is the right one. */
 static void chunks(void)
 {
@@ -325,6 +408,13 @@ static const t_case cases[] = {
     {"no_map_host", no_map_host, T_FAKE},
     {"mig", mig, T_FAKE},
     {"handle_ipc", handle_ipc, T_CUDA},
+    {"fabric", fabric, T_FAKE},
+    {"fabric_instead", fabric_instead, T_FAKE},
+    {"fabric_denied", fabric_denied, T_FAKE},
+    {"fabric_no_export", fabric_no_export, T_FAKE},
+    {"fabric_no_import", fabric_no_import, T_FAKE},
+    {"fabric_on_some", fabric_on_some, T_FAKE},
+    {"fabric_pieces", fabric_pieces, T_FAKE},
     {"chunks", chunks, T_CUDA},
     {NULL, NULL, 0},
 };

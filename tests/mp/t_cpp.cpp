@@ -2,80 +2,10 @@
 /*
  * The C++ header: every class does what its C call does, moves, throws, and
  * gives back; and destructors that run on one rank alone end in time.
- *
- * The helpers of the C tests are not C++, so this one has a few of its own.
  */
-#include <wharf/wharf.hpp>
+#include "t_cpp.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <unistd.h>
-
-static int me, ranks;
-
-[[noreturn]] static void fail(int line, const char *what, const char *detail)
-{
-    std::fprintf(stderr, "t_cpp:%d: rank %d: %s%s%s\n", line, me, what,
-                 *detail ? ": " : "", detail);
-    _exit(1);
-}
-
-#define CHECK(condition)                                                       \
-    ((condition) ? (void)0 : fail(__LINE__, "not true: " #condition, ""))
-
-/* The error that `body` throws. */
-template <typename Body> static wharf::error thrown(int line, Body body)
-{
-    try {
-        body();
-    } catch (const wharf::error &error) {
-        return error;
-    }
-    fail(line, "nothing was thrown", "");
-}
-
-#define THROWS(expected, body)                                                 \
-    do {                                                                       \
-        wharf::error error_ = thrown(__LINE__, [&] { body; });                 \
-        if (error_.status() != (expected))                                     \
-            fail(__LINE__, #expected " expected", error_.what());              \
-    } while (0)
-
-static wharf_stats stats()
-{
-    wharf_stats now = {};
-
-    now.struct_size = sizeof(now);
-    wharf::check(wharf_stats_read(&now));
-    return now;
-}
-
-static void nothing_is_left(int line)
-{
-    wharf_stats now = stats();
-    int64_t held = now.live_nodes + now.live_buffers + now.live_events +
-                   now.live_notifies + now.live_barriers +
-                   now.live_descriptors + now.live_host_map_bytes +
-                   now.live_blocks_owned + now.live_blocks_imported;
-
-    if (held != 0)
-        fail(line, "something is still held", "");
-}
-
-static wharf_buffer_options in_host_memory()
-{
-    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
-
-    options.space = WHARF_SPACE_HOST;
-    return options;
-}
-
-static void barrier_of_all()
-{
-    MPI_Barrier(MPI_COMM_WORLD);
-}
 
 /* ---- Every class ------------------------------------------------------- */
 
@@ -376,11 +306,7 @@ static void one_unwinds_before_attach()
         4.5);
 }
 
-static const struct {
-    const char *name;
-    void (*run)();
-    int least; /* ranks */
-} cases[] = {
+static const t_case cases[] = {
     {"nodes_answer", nodes_answer, 1},
     {"buffers_share", buffers_share, 1},
     {"existing_memory", existing_memory, 1},
@@ -396,23 +322,5 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &me);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    for (const auto &one : cases) {
-        if (one.least > ranks || (argc > 1 && std::strcmp(argv[1], one.name)))
-            continue;
-        if (me == 0)
-            std::printf("%s\n", one.name);
-        alarm(60);
-        try {
-            one.run();
-        } catch (const std::exception &error) {
-            fail(__LINE__, one.name, error.what());
-        }
-        nothing_is_left(__LINE__);
-        barrier_of_all();
-    }
-    MPI_Finalize();
-    return 0;
+    return run_cases(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -289,6 +289,16 @@ contains
     call ok(wharf_node_close(node), 'close')
   end subroutine
 
+  ! Does MPI tell an integer that is no communicator from one that is? MPICH
+  ! ends the program instead.
+  logical function knows_handles()
+    character(len=MPI_MAX_LIBRARY_VERSION_STRING) :: text
+    integer :: length
+
+    call MPI_Get_library_version(text, length)
+    knows_handles = index(text(:length), 'MPICH') == 0
+  end function
+
   subroutine errors()
     type(wharf_node) :: node
     type(wharf_buffer) :: buffer
@@ -298,7 +308,9 @@ contains
     integer :: flags
 
     call check(wharf_node_open(MPI_COMM_NULL, node) == WHARF_EARG, 'null comm')
-    call check(wharf_node_open(-12345, node) == WHARF_EARG, 'no comm')
+    if (knows_handles()) then
+      call check(wharf_node_open(-12345, node) == WHARF_EARG, 'no comm')
+    end if
     call check(wharf_node_close(node) == WHARF_EARG, 'no node')
     call check(wharf_node_rank(node) == -1, 'no node')
     call ok(wharf_node_open(MPI_COMM_WORLD, node), 'open')

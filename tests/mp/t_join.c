@@ -113,6 +113,15 @@ static void host_memory(void)
         joiner_run("read_only", name, NULL, NULL);
     }
     t_detach(buffer);
+
+    /* With GPUs the driver makes memory of this size. */
+    buffer = NULL;
+    T_OK(wharf_buffer_attach(node, 2 << 20, &options, &buffer));
+    if (t_me == 0) {
+        publish(buffer, name);
+        joiner_run("read_only", name, NULL, NULL);
+    }
+    t_detach(buffer);
     t_close(node);
 }
 

@@ -54,13 +54,13 @@ static void objection_beside_close(void)
 }
 
 /* A node whose calls are soon given up. Still long enough for ranks that do
- * come, on a loaded machine. */
+ * come, on a loaded machine; with a GPU's driver, for its contexts. */
 static wharf_node *open_hasty(void)
 {
     wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
     wharf_node *node = NULL;
 
-    options.timeout_ms = 3000;
+    options.timeout_ms = t_mode_get() == T_GPU ? 6000 : 1500;
     T_OK(wharf_node_open(MPI_COMM_WORLD, &options, &node));
     return node;
 }

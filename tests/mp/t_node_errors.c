@@ -179,7 +179,7 @@ static void bad_environment(void)
         {"WHARF_TIMEOUT_MS", "soon"}, {"WHARF_TIMEOUT_MS", "0"},
         {"WHARF_TIMEOUT_MS", "-5"},   {"WHARF_TIMEOUT_MS", "10s"},
         {"WHARF_STRICT", "maybe"},    {"WHARF_POOL", "2"},
-        {"WHARF_POOL_BYTES", "lots"}, {"WHARF_HANDLE", "fabric"},
+        {"WHARF_POOL_BYTES", "lots"}, {"WHARF_HANDLE", "socket"},
         {"WHARF_BIND", "near"},       {"WHARF_REFUSE_BAD", "-1"},
         {"WHARF_CHUNK_BYTES", "-1"},  {"WHARF_KEEP_CURRENT", "x"},
     };

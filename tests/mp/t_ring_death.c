@@ -338,6 +338,21 @@ static void producer_behind_stream(void)
     finish();
 }
 
+/* Nobody holds, and nobody consumes: asking is enough. */
+static void producer_checked(void)
+{
+    open_all(2);
+    if (t_me == 0)
+        vanish();
+    wait_for_death();
+    while (wharf_ring_check(ring) == WHARF_OK &&
+           t_now_ms() < atomic_load(&shared->died_ms) + LATE_MS)
+        t_pause_us(1000);
+    in_time();
+    told_of_producer(wharf_ring_check(ring));
+    finish();
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -348,6 +363,7 @@ static const struct {
     {"consumer_any_time", consumer_any_time},
     {"producer_idle", producer_idle},
     {"producer_behind_stream", producer_behind_stream},
+    {"producer_checked", producer_checked},
 };
 
 int main(int argc, char **argv)

@@ -113,6 +113,57 @@ static void slow_consumer(void)
     scene_close();
 }
 
+/* A drain that was given up has looked at more slots than the next begin needs
+ * to be released. */
+static void after_drain_timeout(void)
+{
+    wharf_ring_options options;
+    const void *there;
+    int one = 1;
+    void *slot;
+
+    scene_open();
+    options = options_of(2, WHARF_RING_SHARED, WHARF_SPACE_HOST);
+    options.consumers = &one;
+    options.consumer_count = 1;
+    options.timeout_ms = 2000;
+    ring_open(&options);
+    if (t_me == 0) {
+        produce();
+        produce();
+        t_stream_sync(s.node, s.stream);
+    }
+    t_barrier();
+    if (t_me == 1) {
+        T_OK(consume());
+        T_OK(wharf_ring_consume_begin(s.ring, s.stream, &there, NULL));
+        t_stream_sync(s.node, s.stream);
+    }
+    t_barrier();
+    if (t_me == 0) {
+        T_REFUSES(WHARF_ETIMEDOUT, "rank 1 did not release the last 1 slots",
+                  wharf_ring_drain(s.ring, 40));
+        /* Slot 2 lies where slot 0 was, which is released. */
+        T_OK(wharf_ring_produce_begin(s.ring, WHARF_RING_CPU, &slot, NULL));
+        T_OK(wharf_ring_produce_end(s.ring, 1, WHARF_RING_CPU));
+        /* Slot 3 where slot 1 is still held. */
+        T_REFUSES(
+            WHARF_ETIMEDOUT, "rank 1 did not release the last 1 slots",
+            wharf_ring_produce_begin(s.ring, WHARF_RING_CPU, &slot, NULL));
+    }
+    t_barrier();
+    if (t_me == 1) {
+        T_OK(wharf_ring_consume_end(s.ring, s.stream));
+        T_OK(consume());
+        t_stream_sync(s.node, s.stream);
+    }
+    t_barrier();
+    if (t_me == 0)
+        T_OK(wharf_ring_drain(s.ring, 0));
+    ring_close();
+    scene_close();
+}
+
 /* ---- Who may call what -----------------------------------------------------
  */
 
@@ -343,6 +394,7 @@ static void describes(void)
 
 static const t_case cases[] = {
     {"slow_consumer", slow_consumer, T_ANY},
+    {"after_drain_timeout", after_drain_timeout, T_ANY},
     {"out_of_turn", out_of_turn, T_ANY},
     {"bad_options", bad_options, T_ANY},
     {"too_large", too_large, T_ANY},

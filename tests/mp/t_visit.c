@@ -89,11 +89,25 @@ static void right(void)
     wi_visit_parcel parcel = parcel_of_all();
     wi_visit_wish wish = {.keep_current = true};
     wharf_node *guest = NULL;
+    int some = 0;
 
     T_OK(begin(&parcel, &wish, &guest));
     T_EQ_INT(3, wi_visit_buffers(guest));
     T_CHECK(wi_visit_buffer(guest, 3) == NULL);
     T_CHECK(wi_visit_buffer(node, 0) == NULL && wi_node_is_guest(guest));
+    /* What kernels copy at the lender they copy here. */
+    for (int way = 0; way < 6; way++) {
+        wharf_copy_between between = (wharf_copy_between)(way % 3);
+        size_t there = 0, here = 0;
+
+        T_OK(wharf_copy_kernel_most(node, between, way / 3, &there));
+        T_OK(wharf_copy_kernel_most(guest, between, way / 3, &here));
+        T_CHECK(there == here);
+        some |= here > 0;
+    }
+    /* Not where ranks share a GPU by time slices. */
+    MPI_Allreduce(MPI_IN_PLACE, &some, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    T_EQ_INT(t_mode_get() != T_HOST, some);
     for (int i = 0; i < 3; i++)
         for (int rank = 0; rank < t_ranks; rank++)
             t_check_segment(guest, wi_visit_buffer(guest, i), rank,

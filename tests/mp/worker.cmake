@@ -13,6 +13,8 @@ wharf_group_test(NAME t_worker NP 3 LABELS mp SUFFIX lend_off ARGS lend_off
                  ENV WHARF_LEND=off)
 wharf_group_test(NAME t_worker NP 3 LABELS fake SUFFIX ipc ARGS buffers
                  ENV WHARF_FAKE_CAPS=no_vmm)
+wharf_group_test(NAME t_worker NP 3 LABELS fake SUFFIX fabric ARGS buffers
+                 ENV WHARF_HANDLE=fabric WHARF_FAKE_CAPS=fabric)
 wharf_group_test(NAME t_worker NP 4 LABELS gpu ARGS limit=300 TIMEOUT 600)
 wharf_group_test(NAME t_worker NP 2 LABELS gpu ARGS faults=50 limit=300
                  TIMEOUT 600)
@@ -24,6 +26,11 @@ wharf_mp_test(NAME t_visit NP 3 LABELS mp fake TESTING)
 wharf_test_program(NAME t_worker_faults TESTING SOURCES t_worker_faults.c
                                                         t_worker_common.c)
 wharf_mp_test(NAME t_worker_faults NP 2 LABELS mp fake fault TESTING)
+
+# Workers and callers that do not do as they should.
+wharf_test_program(NAME t_worker_rude TESTING SOURCES t_worker_rude.c
+                                                      t_worker_common.c)
+wharf_mp_test(NAME t_worker_rude NP 1 LABELS mp fake TESTING ENV WHARF_LOG=none)
 
 # What is lent outlives the rank's context, and the rank that owns it.
 wharf_test_program(NAME t_worker_outlive SOURCES t_worker_outlive.c
@@ -42,8 +49,8 @@ function(wharf_worker_test name suffix np)
     set(test ${label}.${name}.np${np}.${suffix})
     add_test(NAME ${test}
              COMMAND ${W_BEFORE} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG}
-                     ${np} ${WHARF_MPIEXEC_FLAGS} ${W_FLAGS}
-                     ${MPIEXEC_PREFLAGS} $<TARGET_FILE:t_${name}>
+                     ${np} ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS}
+                     ${W_FLAGS} $<TARGET_FILE:t_${name}>
                      ${MPIEXEC_POSTFLAGS} ${W_AFTER})
     _wharf_backend_environment(${label} ${test} 2 environment)
     _wharf_test_properties(${test} LABELS ${label} ENV ${environment})
@@ -61,8 +68,8 @@ function(wharf_worker_test name suffix np)
   endforeach()
 endfunction()
 
-if(WHARF_MPIEXEC_VERSION MATCHES "Open MPI|OpenRTE")
-  wharf_worker_test(worker_outlive owner_killed 3 FLAGS --enable-recovery
+if(WHARF_MPIEXEC_RECOVERY)
+  wharf_worker_test(worker_outlive owner_killed 3 FLAGS ${WHARF_MPIEXEC_RECOVERY}
                     AFTER owner_killed VERDICT "outlive: all right")
 endif()
 

@@ -2,7 +2,8 @@
 # Runs a command that must end with an exit code and print something:
 #   cmake [-DCODE=1] [-DSENTENCE=regex] [-DLIST=ranks -DLENGTH=3] \
 #         -P expect.cmake -- COMMAND ARGS...
-# CODE: exit code, 0 if not given. SENTENCE: on stdout or stderr. LIST: stdout
+# CODE: exit code, 0 if not given. SENTENCE: on stdout or stderr; NOT: a regex
+# that must not be there. LIST: stdout
 # is one JSON object with a list of that name and LENGTH elements; with dots, as
 # in nodes.0.ranks, the list is deeper.
 set(command)
@@ -26,6 +27,9 @@ if(NOT code EQUAL CODE)
 endif()
 if(DEFINED SENTENCE AND NOT "${out}${err}" MATCHES "${SENTENCE}")
   message(FATAL_ERROR "did not say: ${SENTENCE}")
+endif()
+if(DEFINED NOT AND "${out}${err}" MATCHES "${NOT}")
+  message(FATAL_ERROR "should not have said: ${NOT}")
 endif()
 if(DEFINED LIST)
   string(REPLACE "." ";" path "${LIST}")

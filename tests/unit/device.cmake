@@ -3,8 +3,10 @@
 # Without CUDA they are plain programs that have nothing to test.
 if(WHARF_WITH_CUDA)
   if(TARGET fake_cuda)
-    foreach(name t_device_cuda t_device_threads t_driver_states
-                 t_foreign_cards)
+    wharf_unit_test(NAME t_device_cuda LABELS fake
+                    ENV WHARF_CUDA_DRIVER=$<TARGET_FILE:fake_cuda>
+                        WHARF_FAKE_DEVICES=2 WHARF_FAKE_CAPS=fabric)
+    foreach(name t_device_threads t_driver_states t_foreign_cards)
       wharf_unit_test(NAME ${name} LABELS fake
                       ENV WHARF_CUDA_DRIVER=$<TARGET_FILE:fake_cuda>
                           WHARF_FAKE_DEVICES=2)

@@ -31,6 +31,39 @@ static void check_sane(size_t bytes, size_t most)
         T_CHECK(chunk <= most);
 }
 
+/* Handles that name their pieces themselves. */
+static void plain(void)
+{
+    wi_handle handle = {
+        .kind = WHARF_HANDLE_FABRIC, .bytes = 10 * MIB, .chunk_bytes = 4 * MIB};
+    int pieces = 0;
+
+    T_OK(wi_handle_plain_valid(&handle, WHARF_HANDLE_FABRIC, 8, &pieces));
+    T_EQ_INT(3, pieces);
+    T_STATUS(WHARF_EPROTOCOL,
+             wi_handle_plain_valid(&handle, WHARF_HANDLE_FABRIC, 2, &pieces));
+    T_STATUS(WHARF_EPROTOCOL,
+             wi_handle_plain_valid(&handle, WHARF_HANDLE_VMM, 8, &pieces));
+    handle.fds = 3; /* there are none with it */
+    T_STATUS(WHARF_EPROTOCOL,
+             wi_handle_plain_valid(&handle, WHARF_HANDLE_FABRIC, 8, &pieces));
+    handle.fds = 0;
+    handle.chunk_bytes = 0;
+    T_STATUS(WHARF_EPROTOCOL,
+             wi_handle_plain_valid(&handle, WHARF_HANDLE_FABRIC, 8, &pieces));
+    handle.chunk_bytes = 11 * MIB; /* more than the block */
+    T_STATUS(WHARF_EPROTOCOL,
+             wi_handle_plain_valid(&handle, WHARF_HANDLE_FABRIC, 8, &pieces));
+    handle.bytes = handle.chunk_bytes = 0;
+    T_STATUS(WHARF_EPROTOCOL,
+             wi_handle_plain_valid(&handle, WHARF_HANDLE_FABRIC, 8, &pieces));
+    handle.bytes = UINT64_MAX;
+    handle.chunk_bytes = 1;
+    T_STATUS(WHARF_EPROTOCOL,
+             wi_handle_plain_valid(&handle, WHARF_HANDLE_FABRIC, 8, &pieces));
+    T_EQ_INT(3, pieces);
+}
+
 int main(void)
 {
     wi_handle handle = {.kind = WHARF_HANDLE_VMM,
@@ -65,5 +98,6 @@ int main(void)
     handle.bytes = UINT64_MAX;
     T_STATUS(WHARF_EPROTOCOL,
              wi_handle_valid(&handle, WHARF_HANDLE_VMM, WI_BLOCK_CHUNKS));
+    plain();
     return 0;
 }

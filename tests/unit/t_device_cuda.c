@@ -23,6 +23,10 @@
 #define WORDS 8
 #define MOST 16
 
+static const wharf_handle_kind kinds[] = {WHARF_HANDLE_VMM, WHARF_HANDLE_FABRIC,
+                                          WHARF_HANDLE_IPC, WHARF_HANDLE_MEMFD};
+#define KINDS 4
+
 static const wi_device_ops *const ops = &wi_device_cuda;
 
 /* One message between the two processes. */
@@ -226,7 +230,7 @@ static void share_guest(wi_device *device, const wi_memory_ops *memory,
     words_write(device, at, &p, 100);
     meet(socket);
     status = memory->protect(device, block, WI_ACCESS_READ);
-    if (memory->kind == WHARF_HANDLE_VMM)
+    if (memory->kind == WHARF_HANDLE_VMM || memory->kind == WHARF_HANDLE_FABRIC)
         T_OK(status);
     else if (memory->kind == WHARF_HANDLE_IPC)
         T_STATUS(WHARF_EUNSUPPORTED, status);
@@ -258,11 +262,9 @@ static void no_violations(void)
 
 static void share(bool owner, int socket)
 {
-    static const wharf_handle_kind kinds[] = {
-        WHARF_HANDLE_VMM, WHARF_HANDLE_IPC, WHARF_HANDLE_MEMFD};
     wi_device *device = device_open(owner);
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KINDS; i++) {
         char reason[96] = "";
         const wi_memory_ops *memory = ops->memory(device, kinds[i], reason);
 
@@ -346,12 +348,10 @@ static wharf_status way(wharf_handle_kind kind)
 
 static void check_faults(wi_fault_kind kind, int code)
 {
-    static const wharf_handle_kind kinds[] = {
-        WHARF_HANDLE_VMM, WHARF_HANDLE_IPC, WHARF_HANDLE_MEMFD};
     int64_t heap = wi_stat_get(WI_STAT_live_host_allocations);
     long points = 0;
 
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < KINDS; k++) {
         for (long n = 1;; n++) {
             const char *where = NULL;
             wharf_status status;

@@ -100,6 +100,43 @@ static void no_descriptors(void *unused)
     lacks("no_fd_handle", WHARF_HANDLE_VMM);
 }
 
+static void no_fabric(void *unused)
+{
+    static const char *const words[][2] = {
+        {"mps", "creating fails: CUDA_ERROR_NOT_PERMITTED (800)"},
+        {"fabric_denied", "no IMEX channel?"},
+        {"fabric_no_export", "exporting fails: CUDA_ERROR_NOT_PERMITTED (800)"},
+        {"no_vmm", "CUDA_ERROR_NOT_SUPPORTED"},
+    };
+    int which = *(int *)unused;
+    char reason[96] = "", again[96] = "";
+    wi_device *device;
+
+    machine(words[which][0], NULL, NULL);
+    device = opened();
+    T_CHECK(!ops->memory(device, WHARF_HANDLE_FABRIC, reason));
+    T_CONTAINS(words[which][1], reason);
+    /* Tried once, the answer stays. */
+    T_CHECK(!ops->memory(device, WHARF_HANDLE_FABRIC, again));
+    T_EQ_STR(reason, again);
+    ops->close(device);
+    T_EQ_INT(0, wi_stat_get(WI_STAT_live_contexts));
+}
+
+/* What the attribute says does not count. */
+static void fabric_unsaid(void *unused)
+{
+    char reason[96] = "";
+    wi_device *device;
+
+    (void)unused;
+    machine("fabric_unsaid,no_fd_handle", NULL, NULL);
+    device = opened();
+    T_EQ_INT(0, device->desc.caps & (WI_CAP_FABRIC | WI_CAP_VMM));
+    T_CHECK(ops->memory(device, WHARF_HANDLE_FABRIC, reason));
+    ops->close(device);
+}
+
 static void no_ipc(void *unused)
 {
     (void)unused;
@@ -205,14 +242,26 @@ static void peer_invisible(void *unused)
 
 int main(void)
 {
-    static void (*const cases[])(void *) = {
-        old_driver, nothing_visible, bad_token,     no_vmm,     no_descriptors,
-        no_ipc,     no_mapped_host,  no_events,     prohibited, exclusive,
-        mig,        peers,           peer_invisible};
+    static void (*const cases[])(void *) = {old_driver,
+                                            nothing_visible,
+                                            bad_token,
+                                            no_vmm,
+                                            no_descriptors,
+                                            no_ipc,
+                                            no_mapped_host,
+                                            no_events,
+                                            prohibited,
+                                            exclusive,
+                                            mig,
+                                            peers,
+                                            peer_invisible,
+                                            fabric_unsaid};
 
     if (!getenv("WHARF_CUDA_DRIVER"))
         T_SKIP("WHARF_CUDA_DRIVER names no fake driver");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         t_child_run(cases[i], NULL);
+    for (int which = 0; which < 4; which++)
+        t_child_run(no_fabric, &which);
     return 0;
 }

@@ -23,6 +23,9 @@ static void check_form(void)
     wi_log(WI_LOG_INFO, "c");
     wi_log(WI_LOG_DEBUG, "d");
     wi_log(WI_LOG_WARN, "two\nlines\x1b[31m\t\x7f");
+    wi_log_set_level(WI_LOG_NONE);
+    wi_log_asked("stats", "%d live", 0);
+    wi_log_set_level(WI_LOG_DEBUG);
     wi_log_set_rank(-1);
     wi_log(WI_LOG_WARN, "%s", "");
     t_stderr_release(&caught);
@@ -34,6 +37,8 @@ static void check_form(void)
     T_EQ_STR("wharf[3]: info: c\n", t_stderr_next(&caught, text, sizeof text));
     T_EQ_STR("wharf[3]: debug: d\n", t_stderr_next(&caught, text, sizeof text));
     T_EQ_STR("wharf[3]: warn: two?lines?[31m??\n",
+             t_stderr_next(&caught, text, sizeof text));
+    T_EQ_STR("wharf[3]: stats: 0 live\n",
              t_stderr_next(&caught, text, sizeof text));
     T_EQ_STR("wharf: warn: \n", t_stderr_next(&caught, text, sizeof text));
     T_EQ_STR("", t_stderr_next(&caught, text, sizeof text));

@@ -271,7 +271,8 @@ static int attribute_value(const fc_device *d, CUdevice_attribute attribute)
     case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
         return caps & FC_CAP_MPS ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
-        return caps & (FC_CAP_FABRIC | FC_CAP_FABRIC_DENIED) ? 1 : 0;
+        return caps & (FC_CAP_FABRIC_MADE | FC_CAP_FABRIC_DENIED) &&
+               !(caps & FC_CAP_FABRIC_UNSAID);
     default:
         break;
     }

@@ -56,6 +56,11 @@
 #define FC_CAP_HOST_VMM_DENIED 0x10000u
 #define FC_CAP_MEMLOCK 0x20000u
 #define FC_CAP_REEXPORT 0x40000u
+#define FC_CAP_FABRIC_NO_EXPORT 0x80000u
+#define FC_CAP_FABRIC_NO_IMPORT 0x100000u
+#define FC_CAP_FABRIC_UNSAID 0x200000u
+/* With any of the switches but "denied" memory can be made. */
+#define FC_CAP_FABRIC_MADE 0x380080u
 
 typedef struct fc_ctx fc_ctx;
 typedef struct fc_stream fc_stream;

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "fake.h"
@@ -311,10 +312,13 @@ bool fc_phys_map_at(fc_phys *p, void *at, int prot)
 {
     uint64_t bytes = (p->bytes + 4095) & ~(uint64_t)4095;
 
-    /* A second mapping of the same pages, without a descriptor. */
-    void *got = mremap(p->data, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at);
+    /* A second mapping of the same pages, without a descriptor. By system call:
+     * UCX, which MPICH brings along, puts a mremap of its own before the
+     * library's that forgets where to. */
+    void *got = (void *)syscall(SYS_mremap, p->data, 0, bytes,
+                                MREMAP_MAYMOVE | MREMAP_FIXED, at);
 
-    return got != MAP_FAILED && !mprotect(got, bytes, prot);
+    return got == at && !mprotect(got, bytes, prot);
 }
 
 /* ---- Passing on --------------------------------------------------------- */

@@ -64,7 +64,8 @@ static CUresult prop_check(const CUmemAllocationProp *prop, int *phys)
     if (types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
         fc.config.caps & FC_CAP_NO_FD)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (types & CU_MEM_HANDLE_TYPE_FABRIC && !(fc.config.caps & FC_CAP_FABRIC))
+    if (types & CU_MEM_HANDLE_TYPE_FABRIC &&
+        !(fc.config.caps & FC_CAP_FABRIC_MADE))
         return CUDA_ERROR_NOT_PERMITTED; /* no channel, whatever the
                                             attribute says */
     return location_phys(&prop->location, phys);
@@ -255,6 +256,10 @@ CUresult cuMemExportToShareableHandle(void *out,
             memcpy(out, &fd, sizeof fd);
         return fc_end(r);
     }
+    if (fc.config.caps & FC_CAP_FABRIC_NO_EXPORT)
+        return fc_end(CUDA_ERROR_NOT_PERMITTED);
+    if (!h->mem->creator)
+        return fc_end(CUDA_ERROR_NOT_PERMITTED); /* imported */
     fabric_handle f = {fc.pid, fc_phys_arena_fd(h->mem->phys), h->mem->offset,
                        h->mem->header->id[0]};
     memset(out, 0, sizeof(CUmemFabricHandle));
@@ -267,9 +272,11 @@ static CUresult import_fabric(const void *from, fc_phys **mem)
     fabric_handle f;
     char path[48];
 
-    if (!(fc.config.caps & FC_CAP_FABRIC))
+    if (!(fc.config.caps & FC_CAP_FABRIC_MADE))
         return CUDA_ERROR_NOT_PERMITTED;
     memcpy(&f, from, sizeof f);
+    if (fc.config.caps & FC_CAP_FABRIC_NO_IMPORT && f.pid != fc.pid)
+        return CUDA_ERROR_NOT_PERMITTED; /* a channel that is not ours */
     snprintf(path, sizeof path, "/proc/%d/fd/%d", f.pid, f.fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
@@ -475,7 +482,7 @@ static void access_apply(uint64_t ptr, uint64_t size, const CUmemAccessDesc *d)
 {
     static const int prots[] = {PROT_NONE, PROT_READ, 0,
                                 PROT_READ | PROT_WRITE};
-    int phys;
+    int phys = -1;
 
     (void)location_phys(&d->location, &phys);
     for (uint64_t at = ptr; at < ptr + size;) {

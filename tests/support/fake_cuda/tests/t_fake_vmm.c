@@ -248,6 +248,171 @@ static void host_numa(int unused)
     t_stop(0);
 }
 
+/* ---- Fabric handles ------------------------------------------------------ */
+
+static CUresult fabric_create(CUmemGenericAllocationHandle *h)
+{
+    CUmemAllocationProp p = prop(0, CU_MEM_HANDLE_TYPE_FABRIC);
+
+    return d.cuMemCreate(h, CHUNK, &p, 0);
+}
+
+static CUresult fabric_import(CUmemGenericAllocationHandle *h,
+                              CUmemFabricHandle *from)
+{
+    return d.cuMemImportFromShareableHandle(h, from, CU_MEM_HANDLE_TYPE_FABRIC);
+}
+
+static void fabric_word(CUmemGenericAllocationHandle h, int device, int *word,
+                        bool write)
+{
+    CUdeviceptr va;
+
+    OK(d.cuMemAddressReserve(&va, CHUNK, 0, 0, 0));
+    OK(d.cuMemMap(va, CHUNK, 0, h, 0));
+    give_access(va, CHUNK, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (write)
+        OK(d.cuMemcpyHtoD(va + 16, word, sizeof *word));
+    else
+        OK(d.cuMemcpyDtoH(word, va + 16, sizeof *word));
+    unmap(va, CHUNK);
+}
+
+/* Plain bytes name the memory: to its own process and to another one. */
+static void fabric_owner(int fd)
+{
+    CUmemGenericAllocationHandle h, own;
+    CUmemFabricHandle bytes;
+    int out, word = 4711;
+
+    t_start(0);
+    OK(fabric_create(&h));
+    EQ(CUDA_ERROR_INVALID_VALUE,
+       d.cuMemExportToShareableHandle(
+           &out, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(d.cuMemExportToShareableHandle(&bytes, h, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+    OK(fabric_import(&own, &bytes));
+    fabric_word(own, 0, &word, true);
+    OK(d.cuMemRelease(own));
+    t_send(fd, &bytes, sizeof bytes);
+    t_meet(fd);
+    OK(d.cuMemRelease(h)); /* the other one has it still */
+    t_meet(fd);
+    t_stop(0);
+}
+
+static void fabric_borrower(int fd)
+{
+    CUmemGenericAllocationHandle h, none;
+    CUmemFabricHandle bytes, again;
+    int word = 0;
+
+    t_start(1);
+    t_receive(fd, &bytes, sizeof bytes);
+    OK(fabric_import(&h, &bytes));
+    EQ(CUDA_ERROR_NOT_PERMITTED,
+       d.cuMemExportToShareableHandle(&again, h, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+    t_meet(fd);
+    t_meet(fd);
+    fabric_word(h, 1, &word, false);
+    EQ(4711, word);
+    OK(d.cuMemRelease(h));
+    memset(&bytes, 0xee, sizeof bytes);
+    EQ(CUDA_ERROR_INVALID_VALUE, fabric_import(&none, &bytes));
+    t_stop(1);
+}
+
+static int fabric_attribute(void)
+{
+    int value = -1;
+
+    OK(d.cuDeviceGetAttribute(
+        &value, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0));
+    return value;
+}
+
+/* What the attribute says and what is permitted are two things. */
+static void fabric_denied(int unused)
+{
+    CUmemGenericAllocationHandle h;
+
+    (void)unused;
+    t_start(0);
+    EQ(1, fabric_attribute());
+    EQ(CUDA_ERROR_NOT_PERMITTED, fabric_create(&h));
+    t_stop(0);
+}
+
+static void fabric_no_export(int unused)
+{
+    CUmemGenericAllocationHandle h;
+    CUmemFabricHandle bytes;
+
+    (void)unused;
+    t_start(0);
+    EQ(1, fabric_attribute());
+    OK(fabric_create(&h));
+    EQ(CUDA_ERROR_NOT_PERMITTED,
+       d.cuMemExportToShareableHandle(&bytes, h, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+    OK(d.cuMemRelease(h));
+    t_stop(0);
+}
+
+static void fabric_unsaid(int unused)
+{
+    CUmemGenericAllocationHandle h;
+
+    (void)unused;
+    t_start(0);
+    EQ(0, fabric_attribute());
+    OK(fabric_create(&h));
+    OK(d.cuMemRelease(h));
+    t_stop(0);
+}
+
+static void no_import_left(int fd)
+{
+    CUmemGenericAllocationHandle h, own;
+    CUmemFabricHandle bytes;
+
+    t_start(0);
+    OK(fabric_create(&h));
+    OK(d.cuMemExportToShareableHandle(&bytes, h, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+    OK(fabric_import(&own, &bytes));
+    OK(d.cuMemRelease(own));
+    t_send(fd, &bytes, sizeof bytes);
+    t_meet(fd);
+    OK(d.cuMemRelease(h));
+    t_stop(0);
+}
+
+static void no_import_right(int fd)
+{
+    CUmemGenericAllocationHandle h;
+    CUmemFabricHandle bytes;
+
+    t_start(1);
+    t_receive(fd, &bytes, sizeof bytes);
+    EQ(CUDA_ERROR_NOT_PERMITTED, fabric_import(&h, &bytes));
+    t_meet(fd);
+    t_stop(1);
+}
+
+static void fabric(void)
+{
+    setenv("WHARF_FAKE_CAPS", "fabric", 1);
+    t_two(fabric_owner, fabric_borrower);
+    setenv("WHARF_FAKE_CAPS", "fabric_denied", 1);
+    EQ(0, t_child(fabric_denied, -1));
+    setenv("WHARF_FAKE_CAPS", "fabric_no_export", 1);
+    EQ(0, t_child(fabric_no_export, -1));
+    setenv("WHARF_FAKE_CAPS", "fabric_no_import", 1);
+    t_two(no_import_left, no_import_right);
+    setenv("WHARF_FAKE_CAPS", "fabric_unsaid", 1);
+    EQ(0, t_child(fabric_unsaid, -1));
+    unsetenv("WHARF_FAKE_CAPS");
+}
+
 /* ---- Memory of the job -------------------------------------------------- */
 
 static size_t available(void)
@@ -313,6 +478,7 @@ int main(void)
     EQ(0, t_child(no_access, 0));
     EQ(0, t_child(no_access, 1));
     EQ(0, t_child(host_numa, -1));
+    fabric();
     int fd = mkstemp(state);
     CHECK(fd >= 0);
     setenv("WHARF_FAKE_STATE", state, 1);

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Workers that do not do as they should, and callers that do not: nothing that
+ * one process does or leaves undone may hold up the rank's own calls.
+ *
+ * Started as "rude MODE" this program is such a worker.
+ */
+#define _GNU_SOURCE /* F_SETPIPE_SZ */
+#include "t_worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/worker.h"
+
+/* ---- The workers ------------------------------------------------------------
+ */
+
+static void no_more_addresses(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    struct rlimit limit = {0, RLIM_INFINITY};
+
+    T_CHECK(file != NULL && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    limit.rlim_cur = (rlim_t)(pages * sysconf(_SC_PAGESIZE) + (16 << 20));
+    T_EQ_INT(0, setrlimit(RLIMIT_AS, &limit));
+}
+
+static void rude_main(int argc, char **argv)
+{
+    wharf_worker *worker = NULL;
+    char any[64];
+    size_t size;
+
+    if (argc < 3 || strcmp(argv[1], "rude") != 0)
+        return;
+    if (strcmp(argv[2], "deaf") == 0) { /* asks for all and takes nothing */
+        T_OK(wi_note_send(WI_WORKER_CONTROL, WI_NOTE_HELLO,
+                          WHARF_VERSION_NUMBER, NULL));
+        for (;;)
+            pause();
+    }
+    T_OK(wharf_worker_join(NULL, &worker));
+    if (strcmp(argv[2], "first") == 0)
+        T_OK(wharf_worker_send(worker, "!", 1, -1));
+    if (strcmp(argv[2], "lines") == 0)
+        for (int i = 0; i < 20000; i++)
+            printf("line %d\n", i);
+    if (strcmp(argv[2], "left") == 0) {
+        T_OK(wharf_worker_leave(&worker));
+        for (;;)
+            pause();
+    }
+    if (strcmp(argv[2], "poor") == 0)
+        no_more_addresses();
+    fflush(stdout);
+    while (wharf_worker_receive(worker, any, sizeof any, &size, -1) == WHARF_OK)
+        T_OK(wharf_worker_send(worker, any, size, -1));
+    T_OK(wharf_worker_leave(&worker));
+    exit(0);
+}
+
+static wharf_worker *start(wharf_node *node, const char *mode,
+                           const wharf_worker_options *options)
+{
+    char path[4096] = "";
+    const char *argv[] = {path, "rude", mode, NULL};
+    wharf_worker *worker = NULL;
+
+    T_CHECK(readlink("/proc/self/exe", path, sizeof path - 1) > 0);
+    T_OK(wharf_worker_start(node, argv, options, &worker));
+    return worker;
+}
+
+static void expect_echo(wharf_worker *worker)
+{
+    char any[8] = "";
+
+    T_OK(wharf_worker_send(worker, "x", 1, -1));
+    T_OK(wharf_worker_receive(worker, any, sizeof any, NULL, -1));
+    T_EQ_INT('x', any[0]);
+}
+
+/* ---- Cases
+ * -------------------------------------------------------------------
+ */
+
+/* Whoever has a message of a worker's knows that it has joined. */
+static void at_work_after_a_message(void)
+{
+    wharf_node *node = t_open();
+    long rounds = t_argument("rounds", 40);
+
+    for (long i = 0; i < rounds; i++) {
+        wharf_worker *worker = start(node, "first", NULL);
+        wharf_worker_state state;
+        char any;
+
+        T_OK(wharf_worker_receive(worker, &any, 1, NULL, -1));
+        T_OK(wharf_worker_state_get(worker, &state));
+        T_EQ_INT(WHARF_WORKER_RUNNING, state);
+        t_worker_stop(worker);
+    }
+    t_close(node);
+}
+
+/* A process that has closed its end and lives on is silent. */
+static void left_and_stays(void)
+{
+    wharf_node *node = t_open();
+    wharf_worker_options options = WHARF_WORKER_OPTIONS_INIT;
+    wharf_worker *worker;
+    long long before = t_now_ms();
+    char any;
+
+    options.silence_ms = T_SILENCE_MS;
+    options.restarts = 0;
+    worker = start(node, "left", &options);
+    T_REFUSES(WHARF_ELIMIT, "no answer",
+              wharf_worker_receive(worker, &any, 1, NULL, -1));
+    T_CHECK(t_now_ms() - before < 10 * T_SILENCE_MS + 2000);
+    T_EQ_INT(1, t_report(worker).silences);
+    T_OK(wharf_worker_stop(&worker, NULL));
+    t_close(node);
+}
+
+/* More than a socket holds, for one that reads nothing of it. */
+static void deaf(void)
+{
+    enum { EACH = 64, TIMES = 12 };
+    wharf_node *node = t_open();
+    wharf_buffer *buffers[EACH * TIMES];
+    size_t sizes[EACH];
+    wharf_worker_options options = WHARF_WORKER_OPTIONS_INIT;
+    wharf_worker *worker;
+    long long before;
+
+    for (int i = 0; i < EACH; i++)
+        sizes[i] = 64;
+    for (int i = 0; i < TIMES; i++)
+        T_OK(wharf_buffer_attach_many(node, EACH, sizes, NULL,
+                                      buffers + (ptrdiff_t)i * EACH));
+    options.buffers = buffers;
+    options.buffer_count = EACH * TIMES;
+    options.stop_ms = 100;
+    options.join_ms = 20000;
+    options.restarts = 0;
+    worker = start(node, "deaf", &options);
+    t_pause_us(200000);
+    before = t_now_ms();
+    T_OK(wharf_worker_stop(&worker, NULL));
+    T_CHECK(t_now_ms() - before < 5000);
+
+    /* And its death is heard of. */
+    worker = start(node, "deaf", &options);
+    t_pause_us(200000);
+    before = t_now_ms();
+    T_EQ_INT(0, kill(t_report(worker).pid, SIGKILL));
+    T_REFUSES(WHARF_ELIMIT, "signal 9",
+              wharf_worker_receive(worker, sizes, 1, NULL, 10000));
+    T_CHECK(t_now_ms() - before < 5000);
+    T_OK(wharf_worker_stop(&worker, NULL));
+    t_barrier();
+    for (int i = 0; i < EACH * TIMES; i++)
+        T_OK(wharf_buffer_detach(&buffers[i]));
+    t_close(node);
+}
+
+/* A buffer that a worker cannot map is not lent; the next one is, also when
+ * nobody waited for the answer any more. */
+static void poor(void)
+{
+    wharf_node_options slow = WHARF_NODE_OPTIONS_INIT;
+    wharf_node *node = NULL;
+    wharf_buffer *large, *small;
+    wharf_worker *worker;
+    int pid;
+
+    slow.timeout_ms = 1000;
+    T_OK(wharf_node_open(MPI_COMM_WORLD, &slow, &node));
+    large = t_attach(node, 64 << 20, 0);
+    small = t_attach(node, 4096, 0);
+    worker = start(node, "poor", NULL);
+    expect_echo(worker);
+    pid = t_report(worker).pid;
+    T_REFUSES(WHARF_ENOMEM, "reserve", wharf_worker_lend(worker, large, 0));
+    T_REFUSES(WHARF_ENOMEM, "reserve", wharf_worker_lend(worker, large, 1));
+    T_EQ_INT(0, kill(pid, SIGSTOP));
+    t_wait_stopped(pid, 5000);
+    T_REFUSES(WHARF_ETIMEDOUT, "has not mapped",
+              wharf_worker_lend(worker, large, 0));
+    T_EQ_INT(0, kill(pid, SIGCONT));
+    T_OK(wharf_worker_lend(worker, small, 0));
+    expect_echo(worker);
+    t_barrier();
+    T_OK(wharf_buffer_detach(&large)); /* lent to nobody */
+    T_STATUS(WHARF_ESTATE, wharf_buffer_detach(&small));
+    t_worker_stop(worker);
+    t_barrier();
+    t_detach(small);
+    t_close(node);
+}
+
+/* ---- The rank's own streams ---------------------------------------------- */
+
+typedef struct diversion {
+    int saved, from;
+} diversion;
+
+/* stdout is a pipe that is as small as pipes can be, and full soon. */
+static diversion divert(int flags)
+{
+    diversion d;
+    int ends[2];
+
+    fflush(stdout);
+    T_EQ_INT(0, pipe2(ends, O_CLOEXEC));
+    T_CHECK(fcntl(ends[1], F_SETPIPE_SZ, 4096) >= 0);
+    if (flags)
+        T_EQ_INT(0, fcntl(ends[1], F_SETFL, flags));
+    d.saved = dup(STDOUT_FILENO);
+    d.from = ends[0];
+    T_CHECK(d.saved >= 0 && dup2(ends[1], STDOUT_FILENO) >= 0);
+    close(ends[1]);
+    return d;
+}
+
+static void divert_end(const diversion *d)
+{
+    T_CHECK(dup2(d->saved, STDOUT_FILENO) >= 0);
+    close(d->saved);
+}
+
+static void full_stdout(void)
+{
+    wharf_node *node = t_open();
+    wharf_worker_options options = WHARF_WORKER_OPTIONS_INIT;
+    diversion d = divert(0);
+    wharf_worker *worker;
+    long long before;
+
+    options.stop_ms = 100;
+    worker = start(node, "lines", &options);
+    t_pause_us(300000);
+    before = t_now_ms();
+    T_OK(wharf_worker_stop(&worker, NULL));
+    T_CHECK(t_now_ms() - before < 5000);
+    divert_end(&d);
+    close(d.from);
+    t_close(node);
+}
+
+typedef struct reading {
+    int from;
+    long lines;
+} reading;
+
+/* A slow reader, which expects every line once and in its order. */
+static void *read_lines(void *argument)
+{
+    reading *r = argument;
+    FILE *file = fdopen(r->from, "r");
+    char line[256];
+
+    T_CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL) {
+        const char *number = strstr(line, "] line ");
+
+        T_CHECK(number != NULL);
+        T_EQ_INT(r->lines, atol(number + 7));
+        if (r->lines++ == 1000)
+            t_pause_us(300000);
+    }
+    fclose(file);
+    return NULL;
+}
+
+static void read_slowly(int flags)
+{
+    wharf_node *node = t_open();
+    diversion d = divert(flags);
+    reading r = {.from = d.from};
+    wharf_worker *worker = start(node, "lines", NULL);
+    pthread_t reader;
+
+    T_EQ_INT(0, pthread_create(&reader, NULL, read_lines, &r));
+    expect_echo(worker); /* comes when all lines are written */
+    t_worker_stop(worker);
+    divert_end(&d);
+    T_EQ_INT(0, pthread_join(reader, NULL));
+    T_EQ_INT(20000, r.lines);
+    t_close(node);
+}
+
+static void slow_stdout(void)
+{
+    read_slowly(0);
+}
+
+static void slow_stdout_nonblocking(void)
+{
+    read_slowly(O_NONBLOCK);
+}
+
+/* ---- Arguments ------------------------------------------------------------
+ */
+
+static void arguments(void)
+{
+    wharf_node *node = t_open();
+    wharf_worker_options options = WHARF_WORKER_OPTIONS_INIT;
+    wharf_worker_report report = {0};
+    wharf_worker *worker = start(node, "echo", NULL), *same = worker, *no;
+    const char *argv[] = {"true", NULL};
+    char any[8];
+
+    T_REFUSES(WHARF_EARG, "struct_size", wharf_worker_stop(&worker, &report));
+    T_EQ_PTR(same, worker);
+    expect_echo(worker);
+    T_OK(wharf_worker_send(worker, "x", 1, -1));
+    T_OK(wharf_worker_receive(worker, any, SIZE_MAX, NULL, -1));
+    no = NULL;
+    options.read_only = 2;
+    T_REFUSES(WHARF_EARG, "read_only",
+              wharf_worker_start(node, argv, &options, &no));
+    T_CHECK(no == NULL);
+    t_worker_stop(worker);
+    t_close(node);
+}
+
+/* Full, but for so many: the remedy is about descriptors. */
+static void few_descriptors(void)
+{
+    wharf_node *node = t_open();
+    struct rlimit limit, few;
+    wharf_worker *worker = NULL;
+    const char *argv[] = {"true", NULL};
+    int held[256], count = 0;
+    wharf_error error;
+
+    T_EQ_INT(0, getrlimit(RLIMIT_NOFILE, &limit));
+    few = limit;
+    few.rlim_cur = 256;
+    T_EQ_INT(0, setrlimit(RLIMIT_NOFILE, &few));
+    while ((held[count] = dup(STDIN_FILENO)) >= 0)
+        count++;
+    for (int room = 0; room < 16; room++) {
+        wharf_status st = wharf_worker_start(node, argv, NULL, &worker);
+
+        if (st == WHARF_OK)
+            break;
+        T_STATUS(WHARF_EOS, st);
+        wharf_last_error(&error);
+        T_CONTAINS("ulimit -n", error.remedy);
+        close(held[--count]);
+    }
+    while (count > 0)
+        close(held[--count]);
+    T_EQ_INT(0, setrlimit(RLIMIT_NOFILE, &limit));
+    T_CHECK(worker != NULL);
+    T_OK(wharf_worker_stop(&worker, NULL));
+    t_close(node);
+}
+
+int main(int argc, char **argv)
+{
+    static const t_case cases[] = {
+        {"at_work_after_a_message", at_work_after_a_message, T_ANY},
+        {"left_and_stays", left_and_stays, T_ANY},
+        {"deaf", deaf, T_HOST},
+        {"poor", poor, T_HOST},
+        {"full_stdout", full_stdout, T_HOST},
+        {"slow_stdout", slow_stdout, T_HOST},
+        {"slow_stdout_nonblocking", slow_stdout_nonblocking, T_HOST},
+        {"arguments", arguments, T_ANY},
+        {"few_descriptors", few_descriptors, T_HOST},
+        {NULL, NULL, 0},
+    };
+
+    rude_main(argc, argv);
+    return t_main(argc, argv, MPI_THREAD_SINGLE, cases);
+}
