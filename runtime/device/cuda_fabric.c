@@ -40,7 +40,7 @@ static int step_failed(const char *what, int code, char reason[96])
 static int round_trip(size_t bytes, const CUmemAllocationProp *prop,
                       char reason[96])
 {
-    CUmemGenericAllocationHandle made, came;
+    CUmemGenericAllocationHandle made = 0, came = 0;
     CUmemFabricHandle shown;
     int code = WI_CU_CODE(cuMemCreate, (&made, bytes, prop, 0));
 

@@ -104,7 +104,7 @@ static wharf_status retained(const void *pointer,
 static wharf_status is_mapped(const void *pointer, bool *mapped,
                               CUmemAllocationProp *made)
 {
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle handle = 0;
     wharf_status status = retained(pointer, &handle, mapped);
 
     if (status != WHARF_OK || !*mapped)
@@ -127,7 +127,7 @@ static wharf_status walk_pieces(const wi_cuda *cuda, wi_foreign *memory)
     memory->pieces = 0;
     memory->base = NULL;
     while (at < end) {
-        CUmemAllocationProp made;
+        CUmemAllocationProp made = {0};
         bool mapped = false;
         char *base = NULL;
         size_t bytes = 0;

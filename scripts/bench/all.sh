@@ -98,7 +98,7 @@ all_status_table() {
     echo '# what ran: part, shape, program, run, state, seconds, reason'
     [ -e "$out/status.tsv" ] || return 0
     awk -F '\t' '{ printf " %-10s %-12s %-18s %4s  %-9s %5s  %s\n", $1, $2, $3,
-        $4, $5, $6, $7 }' "$out/status.tsv"
+        $4, $5, $6, $7 }' "$out/status.tsv" | sed 's/ *$//'
 }
 
 # One line a figure and program: median of the runs, least and most of them.
