@@ -378,7 +378,7 @@ static wharf_status guest_unreachable(const wi_comm *comm)
                       comm->rank);
 }
 
-static wharf_status guest_connect(wi_opening *o)
+static wharf_status guest_knock(wi_opening *o)
 {
     wi_comm *comm = o->comm;
     int *fd = &comm->channel.sockets[0];
@@ -407,6 +407,22 @@ static wharf_status guest_connect(wi_opening *o)
                        "the socket of rank 0 belongs to another process");
     memcpy(said.token, o->invite.token, sizeof said.token);
     return send_patiently(*fd, &said, sizeof said, NULL, 0, o->deadline);
+}
+
+/* Rank 0 may take the connection for a stranger's and drop it before this rank
+ * has said who it is; then it knocks again. */
+static wharf_status guest_connect(wi_opening *o)
+{
+    for (;;) {
+        wharf_status status = guest_knock(o);
+        int code = wi_channel_errno();
+
+        if (status != WHARF_EOS || (code != EPIPE && code != ECONNRESET) ||
+            wi_deadline_passed(o->deadline))
+            return status;
+        wi_sys_close(&o->comm->channel.sockets[0]);
+        poll(NULL, 0, 1);
+    }
 }
 
 /* Waits for a message, or for the end of the connection. */
