@@ -48,16 +48,9 @@ attach_run() { # NAME TURN
 }
 
 attach_table() {
-    awk -v first=ipc-by-hand '
+    awk -v first=ipc-by-hand "$awk_median"'
     # Median of the medians of all runs.
-    function middle(key,    n, i, j, v, t) {
-        n = split(medians[key], v, " ")
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
-                t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
-            }
-        return n == 0 ? -1 : (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
-    }
+    function middle(key) { return median_of(medians[key]) }
     FNR == 1 {
         name = FILENAME
         sub(/.*\/attach-/, "", name)

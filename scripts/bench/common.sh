@@ -133,6 +133,19 @@ absent() { # NAME PROGRAM
     fi
 }
 
+# For awk: the median of the numbers of a text, -1 of none.
+# shellcheck disable=SC2034 # the parts use it
+awk_median='
+function median_of(text,    n, i, j, v, t) {
+    n = split(text, v, " ")
+    for (i = 2; i <= n; i++)
+        for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
+            t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
+        }
+    return n == 0 ? -1 : (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
+}
+'
+
 # ---- Runs -------------------------------------------------------------------
 
 # Until when the part that runs may take, by SECONDS; a part of its own has time.

@@ -61,15 +61,8 @@ jacobi_run() {
 # Median of a program's runs, its efficiency against its own run of one rank
 # (or that of mode kernel), and whether all fields are the same.
 jacobi_table() {
-    awk '
-    function middle(key,    n, i, j, v, t) {
-        n = split(times[key], v, " ")
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
-                t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
-            }
-        return n == 0 ? -1 : (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
-    }
+    awk "$awk_median"'
+    function middle(key) { return median_of(times[key]) }
     FNR == 1 {
         name = FILENAME
         sub(/.*\/jacobi-/, "", name)

@@ -120,15 +120,8 @@ sync_table() {
     local shape=$1 logs
     mapfile -t logs < <(sync_logs "$shape")
     [ ${#logs[@]} -gt 0 ] || return 0
-    awk -v shape="$shape" '
-    function middle(key,    n, i, j, v, t) {
-        n = split(medians[key], v, " ")
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
-                t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
-            }
-        return n == 0 ? -1 : (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
-    }
+    awk -v shape="$shape" "$awk_median"'
+    function middle(key) { return median_of(medians[key]) }
     FNR == 1 {
         name = FILENAME
         sub(/-[0-9]+\.txt$/, "", name)

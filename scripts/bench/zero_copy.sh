@@ -18,15 +18,8 @@ zero_run() { # PART SHAPE PROGRAM TURN LOG RANKS COMMAND...
 # Rates of kernels beside those of the copy engines: median of the runs'
 # medians, GB/s.
 zero_table() { # LOGS...
-    awk '
-    function middle(key,    n, i, j, v, t) {
-        n = split(medians[key], v, " ")
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) {
-                t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
-            }
-        return n == 0 ? -1 : (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
-    }
+    awk "$awk_median"'
+    function middle(key) { return median_of(medians[key]) }
     function rate(op, size,    m) {
         m = middle(op SUBSEP size)
         return m > 0 ? size / m / 1e3 : 0
