@@ -6,6 +6,7 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
@@ -88,11 +89,18 @@ wharf_status wi_message_send(int fd, const void *data, size_t size,
     }
 }
 
-/* How long the next message is: WHARF_EARG when it does not fit. */
+/* The look at a message's size and the taking of it are one step: another
+ * thread's message, longer than the room, must not come between. */
+static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER;
+
+/* How long the next message is: WHARF_EARG when it does not fit,
+ * WHARF_ENOTREADY when there is none, which may change at once. */
 static wharf_status check_room(int fd, size_t capacity)
 {
     message_head head;
     ssize_t got = recv(fd, &head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return WHARF_ENOTREADY;
     if (got != (ssize_t)sizeof head || head.size <= capacity)
         return WHARF_OK;
     return wi_fail(WHARF_EARG, "receive it with more room",
@@ -107,10 +115,12 @@ static wharf_status take(int fd, void *data, size_t capacity, size_t *size)
     struct iovec iov[2] = {{&head, sizeof head}, {data, capacity}};
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = capacity ? 2 : 1};
     size_t bytes = 0;
+    pthread_mutex_lock(&taking);
     wharf_status st =
         capacity < WHARF_WORKER_MESSAGE ? check_room(fd, capacity) : WHARF_OK;
     if (st == WHARF_OK)
         st = end_told(wi_sys_recvmsg(fd, &message, &bytes));
+    pthread_mutex_unlock(&taking);
     if (st != WHARF_OK)
         return st;
     if (bytes == 0)

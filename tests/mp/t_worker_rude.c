@@ -13,9 +13,26 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "core/worker.h"
+
+/* After the library's next look at an empty socket, a message comes. */
+static int late_socket = -1;
+
+ssize_t recv(int fd, void *buffer, size_t size, int flags)
+{
+    ssize_t got = recvfrom(fd, buffer, size, flags, NULL, NULL);
+
+    if (got < 0 && (flags & MSG_PEEK) && late_socket >= 0) {
+        T_OK(wi_message_send(late_socket, "longer", 6, WI_NEVER, false));
+        late_socket = -1;
+        errno = EAGAIN;
+    }
+    return got;
+}
 
 /* ---- The workers ------------------------------------------------------------
  */
@@ -108,6 +125,27 @@ static void at_work_after_a_message(void)
         t_worker_stop(worker);
     }
     t_close(node);
+}
+
+/* A message that does not fit stays, whenever it comes. */
+static void comes_after_the_look(void)
+{
+    int end[2];
+    char room[8] = "";
+    size_t size = 0;
+
+    T_EQ_INT(0, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, end));
+    late_socket = end[0];
+    wi_call_begin("wharf_worker_receive", 0);
+    T_REFUSES(WHARF_EARG, "6 bytes, there is room for 3",
+              wi_call_end(wi_message_receive(end[1], room, 3, &size,
+                                             wi_deadline_in_ms(5000), false)));
+    T_EQ_INT(-1, late_socket);
+    T_OK(wi_message_receive(end[1], room, sizeof room, &size, WI_NEVER, false));
+    T_EQ_INT(6, (intmax_t)size);
+    T_EQ_STR("longer", room);
+    close(end[0]);
+    close(end[1]);
 }
 
 /* A process that has closed its end and lives on is silent. */
@@ -372,6 +410,7 @@ int main(int argc, char **argv)
 {
     static const t_case cases[] = {
         {"at_work_after_a_message", at_work_after_a_message, T_ANY},
+        {"comes_after_the_look", comes_after_the_look, T_HOST},
         {"left_and_stays", left_and_stays, T_ANY},
         {"deaf", deaf, T_HOST},
         {"poor", poor, T_HOST},
