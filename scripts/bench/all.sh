@@ -10,10 +10,12 @@ all_parts=(attach sync copy jacobi latency ring zero-copy worker)
 all_limit() { # PART
     case $quick-$1 in
     no-*) echo 600 ;;
-    yes-sync | yes-copy) echo 90 ;;
-    yes-jacobi) echo 75 ;;
-    yes-attach) echo 60 ;;
-    yes-*) echo 30 ;;
+    yes-sync) echo 125 ;;
+    yes-copy) echo 115 ;;
+    yes-attach) echo 75 ;;
+    yes-jacobi) echo 60 ;;
+    yes-zero-copy | yes-ring | yes-worker) echo 20 ;;
+    yes-*) echo 15 ;;
     esac
 }
 

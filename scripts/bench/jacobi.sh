@@ -152,7 +152,7 @@ jacobi_main() {
     local counts=("${gpu_counts[@]}") sizes=(--size 16384 --size 4096)
     local name ranks times logs=()
     jacobi_failed=0
-    [ "$quick" = no ] || jacobi_limit=25
+    [ "$quick" = no ] || jacobi_limit=60
     rm -f "$out"/jacobi-*
     status_forget jacobi
     jacobi_build
