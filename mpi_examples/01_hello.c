@@ -9,19 +9,10 @@
 #include <stdio.h>
 #include <wharf/wharf.h>
 
-#define CHECK(call) ((call) == WHARF_OK ? (void)0 : give_up())
-
-/* Wharf's record of the failure names the rank, the call, the cause and the
- * remedy. */
-static void give_up(void)
-{
-    wharf_error error;
-    char text[512];
-
-    wharf_last_error(&error);
-    fprintf(stderr, "%s\n", wharf_error_format(&error, text, sizeof text));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
+/* Wharf has written the failure to stderr by then: rank, call, cause, remedy.
+ */
+#define CHECK(call)                                                            \
+    ((call) == WHARF_OK ? (void)0 : (void)MPI_Abort(MPI_COMM_WORLD, 1))
 
 int main(int argc, char **argv)
 {

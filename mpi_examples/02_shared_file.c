@@ -63,7 +63,7 @@ static bool agree(const struct job *job, const char *path,
 static void wharf_failure(wharf_status status, struct failure *why)
 {
     wharf_error error;
-    char text[512];
+    char text[WHARF_MAX_ERROR_TEXT + 1];
 
     if (status == WHARF_OK)
         return;
@@ -120,8 +120,8 @@ static int job_open(const struct job *job, const char *path, uint64_t *size)
 /* How this rank reaches its copy, for the map at the end. */
 static void job_describe(struct job *job, const wharf_buffer *buffer)
 {
-    wharf_device device = {.struct_size = sizeof device};
-    wharf_buffer_info info = {.struct_size = sizeof info};
+    wharf_device device = WHARF_DEVICE_INIT;
+    wharf_buffer_info info = WHARF_BUFFER_INFO_INIT;
     char host[65] = "";
 
     gethostname(host, sizeof host - 1);
@@ -290,7 +290,7 @@ static bool job_file(struct job *job, const char *path)
 /* Which copy is mine, and who shares it with me. */
 static wharf_status job_place(struct job *job)
 {
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     MPI_Comm comm;
     int first, rank = wharf_node_rank(job->node);
     wharf_status st = wharf_node_communicator(job->node, &comm);

@@ -10,7 +10,7 @@
 bool halo_failed(wharf_status status, struct failure *why)
 {
     wharf_error error;
-    char text[512];
+    char text[WHARF_MAX_ERROR_TEXT + 1];
 
     if (status == WHARF_OK)
         return false;

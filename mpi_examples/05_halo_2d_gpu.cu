@@ -173,8 +173,7 @@ int gpu_open(struct halo_solver *solver, struct failure *why)
                    ? -1
                    : 0;
 
-    wharf_exchange_plan plan = {};
-    plan.struct_size = sizeof plan;
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
     if (halo_failed(wharf_exchange_plan_get(solver->exchange, &plan), why))
         return -1;
     g->graphs = g->graphs && plan.capturable;
@@ -321,7 +320,7 @@ int gpu_wait(struct halo_solver *solver, struct failure *why)
 
     /* A neighbour that died would hold the stream for good. */
     if (solver->exchange != nullptr &&
-        halo_failed(wharf_exchange_wait(solver->exchange, g->stream, 0), why))
+        halo_failed(wharf_stream_synchronize(solver->node, g->stream, 0), why))
         return -1;
     CUDA(cudaStreamSynchronize(g->stream));
     CUDA(cudaMemcpy(&late, g->late, sizeof late, cudaMemcpyDeviceToHost));

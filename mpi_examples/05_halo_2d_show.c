@@ -25,6 +25,9 @@ static const char usage[] =
     "  --no-graphs            every GPU kernel launched by itself\n"
     "  --early                launch a step while the last one ends\n";
 
+/* By halo_kind. */
+static const char *const kinds[] = {"laplace", "wave"};
+
 static bool whole_number(const char *text, int least, int *number)
 {
     char *end;
@@ -102,7 +105,6 @@ static bool read_variant(const char *text, int rank,
 static bool read_value(const char *name, const char *value, int rank,
                        struct halo_options *options)
 {
-    static const char *const kinds[] = {"laplace", "wave"};
     static const char *const modes[] = {"auto", "exchange", "kernel"};
     int choice = 0;
     bool good;
@@ -163,8 +165,9 @@ bool halo_options_read(int argc, char **argv, int rank,
             good =
                 i + 1 < argc && read_value(argv[i], argv[i + 1], rank, options);
             if (!good && rank == 0)
-                fprintf(stderr, "05_halo_2d: cannot use %s %s\n", argv[i],
-                        i + 1 < argc ? argv[i + 1] : "without a value");
+                fprintf(stderr, "05_halo_2d: cannot use %s%s%s\n", argv[i],
+                        i + 1 < argc ? " " : "",
+                        i + 1 < argc ? argv[i + 1] : "");
             i++;
         }
     }
@@ -177,7 +180,6 @@ bool halo_options_read(int argc, char **argv, int rank,
 
 void halo_show_head(const struct halo_solver *solver)
 {
-    static const char *const kinds[] = {"laplace", "wave"};
     char text[128];
 
     solver->work->describe(solver, text, sizeof text);

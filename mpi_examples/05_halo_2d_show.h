@@ -40,9 +40,8 @@ struct halo_result {
 void halo_show_head(const struct halo_solver *solver);
 void halo_show(const struct halo_result *result);
 
-/* A picture of side x side points at most, for one rank's rows: every rank
- * gives its part, rank 0 of `comm` writes the file. Collective; 0, or -1 with
- * `why` on the rank where it went wrong. */
+/* A picture of 1024 x 1024 points at most. Every rank colours the lines that
+ * are of its rows; put together, they are for halo_picture_write. */
 struct halo_picture {
     int rows, columns; /* of the picture */
     unsigned char *points;
@@ -57,6 +56,7 @@ int halo_picture_row(const struct halo_problem *problem,
 void halo_picture_line(const struct halo_problem *problem,
                        const struct halo_picture *picture, const float *row,
                        unsigned char *line);
+/* 0, or -1 with `why` filled. */
 int halo_picture_write(const char *path, const struct halo_picture *picture,
                        struct failure *why);
 

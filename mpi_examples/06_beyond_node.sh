@@ -14,6 +14,11 @@
 # where two hosts cannot be made. MPIEXEC: the launcher, if it is not mpirun.
 set -u -o pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=scripts/launcher.sh
+. "$root/scripts/launcher.sh"
+case ${1:-} in
+-h | --help) sed -n '4,14s/^# \{0,1\}//p' "$0" && exit 0 ;;
+esac
 program=${1:-$root/build/mpi_examples/05_halo_2d}
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- --size 2048 --iterations 200
@@ -31,14 +36,10 @@ field() {
         END { close("cat 1>&2"); print crc }'
 }
 
-launch=("${MPIEXEC:-mpirun}" -n 4)
-if "${launch[0]}" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE\|PRRTE'; then
-    launch+=(--oversubscribe)
-    [ "$(id -u)" -ne 0 ] || launch+=(--allow-run-as-root)
-fi
+find_launcher
 
 echo "== four ranks on one host"
-one=$("${launch[@]}" "$program" "$@" | field) || exit 1
+one=$("${launcher[@]}" -n 4 "$program" "$@" | field) || exit 1
 echo "== two ranks on each of two hosts"
 two=$(bash "$root/scripts/two_hosts.sh" -n 2 "$program" "$@" | field)
 code=$?

@@ -69,7 +69,7 @@ bool agree(const struct job *job, const char *what, const struct failure *mine)
 void wharf_failure(wharf_status status, struct failure *why)
 {
     wharf_error error;
-    char text[512];
+    char text[WHARF_MAX_ERROR_TEXT + 1];
 
     if (status == WHARF_OK || why->text[0] != '\0')
         return;
@@ -403,7 +403,7 @@ static bool run_ways(struct job *job, struct way_result *results, int *count,
             else if (!way_run(job, r))
                 return false;
             if (job->rank == 0)
-                report_way(job, r);
+                report_way(r);
             *wrong += r->wrong;
             (*count)++;
         }

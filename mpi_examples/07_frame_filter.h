@@ -75,7 +75,7 @@ bool ends_run(struct job *job, struct end_result ends[ENDS]);
 
 /* Rank 0. */
 void report_head(const struct job *job);
-void report_way(const struct job *job, const struct way_result *result);
+void report_way(const struct way_result *result);
 void report_ratio(const struct way_result *results, int count);
 void report_ends(const struct end_result ends[ENDS]);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Frames for 07_frame_filter and 08_large_ring: where they come from (images,
- * raw video, a generator) and how results become images. No Wharf in here. */
+/* Frames for 07_frame_filter: where they come from (images, raw video, a
+ * generator) and how results become images. No Wharf in here. */
 #ifndef FRAMES_H
 #define FRAMES_H
 

@@ -155,9 +155,8 @@ static enum image_kind image_kind(const char *path, struct failure *why)
         complain(why, path, strerror(errno));
         return IMAGE_NONE;
     }
-    errno = 0;
     got = fread(head, 1, sizeof head, file);
-    if (errno != 0)
+    if (ferror(file))
         complain(why, path, strerror(errno));
     fclose(file);
     if (why->text[0] != '\0')

@@ -140,7 +140,7 @@ static int draw_chart(FILE *file, const struct chart *chart,
 static void draw_head(FILE *file, const struct job *job, int height)
 {
     const struct frame_format *f = &job->source.format;
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     int side = 2 * job->filter_options.radius + 1;
 
     if (!job->kind->waits ||

@@ -8,7 +8,7 @@
 void report_head(const struct job *job)
 {
     const struct frame_format *f = &job->source.format;
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     int side = 2 * job->filter_options.radius + 1;
 
     if (wharf_node_device(job->node, 0, &device) != WHARF_OK)
@@ -32,11 +32,10 @@ void report_head(const struct job *job)
            "(us)", "(frame/s)", "(MB)", "(MB)");
 }
 
-void report_way(const struct job *job, const struct way_result *r)
+void report_way(const struct way_result *r)
 {
     const char *table = r->table ? "with" : "without";
 
-    (void)job;
     if (r->left_out[0] != '\0') {
         printf("%-7s %-8s left out: %s\n", way_name[r->way], table,
                r->left_out);

@@ -75,7 +75,7 @@ static bool agree(const struct job *job, const char *what,
 static void wharf_failure(wharf_status status, struct failure *why)
 {
     wharf_error error;
-    char text[512];
+    char text[WHARF_MAX_ERROR_TEXT + 1];
 
     if (status == WHARF_OK || why->text[0] != '\0')
         return;

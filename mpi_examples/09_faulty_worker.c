@@ -29,22 +29,19 @@ struct task {
     uint64_t sum; /* the answer */
 };
 
+/* Wharf has written the failure to stderr by then: rank, call, cause, remedy.
+ */
 static void give_up(void)
 {
-    wharf_error error;
-    char text[512];
     int mpi = 0;
 
-    wharf_last_error(&error);
-    fprintf(stderr, "%s\n", wharf_error_format(&error, text, sizeof text));
     MPI_Initialized(&mpi);
     if (mpi)
         MPI_Abort(MPI_COMM_WORLD, 1);
     exit(1);
 }
 
-/* ---- The worker -------------------------------------------------------------
- */
+/* ---- The worker ---------------------------------------------------------- */
 
 static int work(wharf_worker *worker, const struct faulty_work *on,
                 uint64_t *numbers, int rank, struct task *task)
@@ -81,17 +78,16 @@ static int worker_main(void)
     CHECK(wharf_buffer_segment(buffer, wharf_node_rank(node), &numbers, NULL));
     if (wharf_node_backend(node) == WHARF_BACKEND_CUDA && &faulty_gpu != NULL)
         on = &faulty_gpu;
-    while (wharf_worker_receive(worker, &task, sizeof task, NULL, -1) ==
+    while (wharf_worker_receive(worker, &task, sizeof task, NULL, 0) ==
            WHARF_OK) {
         work(worker, on, numbers, wharf_node_rank(node), &task);
-        CHECK(wharf_worker_send(worker, &task, sizeof task, -1));
+        CHECK(wharf_worker_send(worker, &task, sizeof task, 0));
     }
     CHECK(wharf_worker_leave(&worker));
     return 0;
 }
 
-/* ---- The rank ---------------------------------------------------------------
- */
+/* ---- The rank ------------------------------------------------------------ */
 
 /* Until it is done, however many workers that takes. */
 static void do_task(wharf_worker *worker, enum kind kind, int number,
@@ -99,10 +95,10 @@ static void do_task(wharf_worker *worker, enum kind kind, int number,
 {
     for (;;) {
         struct task task = {.kind = kind, .number = number, .faulty = faulty};
-        wharf_status st = wharf_worker_send(worker, &task, sizeof task, -1);
+        wharf_status st = wharf_worker_send(worker, &task, sizeof task, 0);
 
         if (st == WHARF_OK)
-            st = wharf_worker_receive(worker, answer, sizeof *answer, NULL, -1);
+            st = wharf_worker_receive(worker, answer, sizeof *answer, NULL, 0);
         if (st == WHARF_OK)
             return;
         if (st != WHARF_EWORKER)
@@ -136,14 +132,15 @@ static wharf_worker *start_worker(wharf_node *node, wharf_buffer *const *buffer)
     return worker;
 }
 
-/* One rank after the other. */
-static int tell(const wharf_node *node, int tasks, int right,
-                const wharf_worker_report *r)
+/* One rank after the other, whatever hosts they are on. */
+static int tell(int tasks, int right, const wharf_worker_report *r)
 {
-    int rank = wharf_node_rank(node), size = wharf_node_size(node);
-    int good = right == tasks, all = 0;
-    char line[256], *lines = calloc((size_t)size, sizeof line);
+    int good = right == tasks, all = 0, rank, size;
+    char line[256], *lines;
 
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    lines = calloc((size_t)size, sizeof line);
     snprintf(line, sizeof line,
              "rank %d: %d of %d results right; workers started %d, died %d (%d "
              "faults, %d signals), at work again after %.1f to %.1f ms",
@@ -165,7 +162,7 @@ static int tell(const wharf_node *node, int tasks, int right,
 
 int main(int argc, char **argv)
 {
-    wharf_worker_report report = {.struct_size = sizeof report};
+    wharf_worker_report report = WHARF_WORKER_REPORT_INIT;
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
     wharf_node *node = NULL;
     wharf_buffer *buffer = NULL;
@@ -195,7 +192,7 @@ int main(int argc, char **argv)
         right += is_right(&answer, wharf_node_rank(node));
     }
     CHECK(wharf_worker_stop(&worker, &report));
-    failed = tell(node, tasks, right, &report);
+    failed = tell(tasks, right, &report);
     CHECK(wharf_buffer_detach(&buffer));
     CHECK(wharf_node_close(&node));
     MPI_Finalize();

@@ -56,8 +56,10 @@ int sum(const uint64_t *numbers, size_t count, uint64_t *total,
     cudaError_t code = cudaMalloc(&result, sizeof *result);
     if (code == cudaSuccess)
         code = cudaMemset(result, 0, sizeof *result);
-    if (code == cudaSuccess)
+    if (code == cudaSuccess) {
         sum_kernel<<<blocks, threads>>>(numbers, count, result);
+        code = cudaGetLastError();
+    }
     if (code == cudaSuccess)
         code = cudaMemcpy(&host, result, sizeof host, cudaMemcpyDeviceToHost);
     cudaFree(result);

@@ -22,23 +22,20 @@
 #include <unistd.h>
 #include <wharf/wharf.h>
 
-#define CHECK(call) ((call) == WHARF_OK ? (void)0 : give_up())
+/* Wharf has written the failure to stderr by then: rank, call, cause, remedy.
+ */
+#define CHECK(call)                                                            \
+    ((call) == WHARF_OK ? (void)0 : (void)MPI_Abort(MPI_COMM_WORLD, 1))
 
 enum { BYTES = 1000000 }; /* of a segment */
 
 static const char *last_error(void)
 {
-    static char text[512];
+    static char text[WHARF_MAX_ERROR_TEXT + 1];
     wharf_error error;
 
     wharf_last_error(&error);
     return wharf_error_format(&error, text, sizeof text);
-}
-
-static void give_up(void)
-{
-    fprintf(stderr, "%s\n", last_error());
-    MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 /* What a rank computes. */
@@ -46,18 +43,6 @@ static void compute(int rank, unsigned char *values)
 {
     for (size_t i = 0; i < BYTES; i++)
         values[i] = (unsigned char)((i * 31 + i / 251 + (size_t)rank * 97));
-}
-
-/* Until the segment holds what was put: a copy may be under way when its call
- * returns, and would die with its process. */
-static void complete(wharf_buffer *buffer, int rank)
-{
-    wharf_event *event = NULL;
-    uint64_t number;
-
-    CHECK(wharf_buffer_event(buffer, rank, &event));
-    CHECK(wharf_event_record(event, NULL, &number));
-    CHECK(wharf_event_synchronize(event, number, 10000));
 }
 
 /* All segments, in rank order; ordinary memory may be the other side of a
@@ -72,8 +57,8 @@ static void save(wharf_buffer *buffer, int ranks, const char *path,
         if (fwrite(values, 1, BYTES, file) != BYTES)
             break;
     }
-    if (file == NULL || fflush(file) != 0 || fsync(fileno(file)) != 0 ||
-        fclose(file) != 0) {
+    if (file == NULL || ferror(file) || fflush(file) != 0 ||
+        fsync(fileno(file)) != 0 || fclose(file) != 0) {
         perror(path);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
@@ -123,7 +108,7 @@ int main(int argc, char **argv)
     int stopped = argc > 2 && strcmp(argv[2], "stopped") == 0;
     int failed = 0, pid = (int)getpid(), lost_pid;
 
-    if (argc < 2 || argc > 3 || values == NULL ||
+    if (argc < 2 || argc > 3 || argv[1][0] == '-' || values == NULL ||
         (argc > 2 && !stopped && strcmp(argv[2], "killed") != 0)) {
         fprintf(stderr, "usage: mpirun -n N %s FILE [killed|stopped]\n",
                 argv[0]);
@@ -134,11 +119,19 @@ int main(int argc, char **argv)
     CHECK(wharf_node_open(MPI_COMM_WORLD, &options, &node));
     CHECK(wharf_buffer_attach(node, BYTES, NULL, &buffer));
 
-    int rank = wharf_node_rank(node), lost = wharf_node_size(node) - 1;
+    int rank = wharf_node_rank(node), ranks, lost = wharf_node_size(node) - 1;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != lost + 1 || ranks == 1) {
+        fprintf(stderr, "%s is for two ranks or more of one host\n", argv[0]);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
 
     compute(rank, values);
     CHECK(wharf_put(buffer, rank, 0, values, BYTES, NULL));
-    complete(buffer, rank);
+    /* A copy may be under way when its call returns, and would die with its
+     * process. */
+    CHECK(wharf_stream_synchronize(node, NULL, 0));
     lost_pid = pid;
     MPI_Bcast(&lost_pid, 1, MPI_INT, lost, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD); /* every segment is complete */

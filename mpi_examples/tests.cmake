@@ -47,6 +47,25 @@ endif()
 
 # No kernels of an example run on the fake driver.
 wharf_example_test(09_faulty_worker 4 LABELS mp gpu example)
+# Ranks of several nodes report in one list.
+if(MPIEXEC_EXECUTABLE)
+  add_test(
+    NAME hosts.09_faulty_worker
+    COMMAND
+      ${CMAKE_COMMAND} "-DSENTENCE=rank 3: 4 of 4 .*all results are right"
+      -P ${PROJECT_SOURCE_DIR}/tests/support/expect.cmake --
+      bash ${PROJECT_SOURCE_DIR}/scripts/two_hosts.sh -n 2
+      $<TARGET_FILE:09_faulty_worker> 4 2)
+  _wharf_test_properties(
+    hosts.09_faulty_worker LABELS hosts example
+    ENV WHARF_BACKEND=host MPIEXEC=${MPIEXEC_EXECUTABLE} ${no_leaks})
+  set_tests_properties(hosts.09_faulty_worker PROPERTIES RESOURCE_LOCK
+                                                         "${WHARF_TEST_LOCK}")
+  if(NOT WHARF_FAIL_ON_SKIP)
+    set_tests_properties(hosts.09_faulty_worker PROPERTIES SKIP_REGULAR_EXPRESSION
+                                                           "skipped: ")
+  endif()
+endif()
 
 wharf_example_test(10_checkpoint 3 LABELS mp fake gpu example
                    ARGS ${CMAKE_CURRENT_BINARY_DIR}/checkpoint stopped)

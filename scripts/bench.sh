@@ -91,10 +91,6 @@ while [ $# -gt 0 ]; do
     esac
 done
 positive "$ranks" "$repeat" "$rounds"
-# One GPU, then two, ... and all.
-gpu_counts=()
-for ((count = 1; count < gpus; count *= 2)); do gpu_counts+=("$count"); done
-[ "$gpus" -eq 0 ] || gpu_counts+=("$gpus")
 
 for part in attach sync copy jacobi zero_copy worker hosts all; do
     # shellcheck disable=SC1090

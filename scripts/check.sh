@@ -243,11 +243,10 @@ check_words() {
         complain "blanks at the end of a line"
 }
 
-# For scripts/docs/pages.sh: who has to have a page.
-if [ "${1:-}" = --declared ]; then
-    declared_symbols
-    exit
-fi
+case ${1:-} in
+-h | --help) sed -n '4,13s/^# \{0,1\}//p' scripts/check.sh && exit 0 ;;
+--declared) declared_symbols && exit ;; # for scripts/docs/pages.sh
+esac
 
 # shellcheck source=scripts/check_code.sh
 . scripts/check_code.sh
@@ -266,7 +265,7 @@ esac
 ran=()
 for check in "${checks[@]}"; do
     if ! declare -F "check_$check" >/dev/null; then
-        echo "check.sh: no check named $check" >&2
+        echo "check.sh: no check named $check; see --help" >&2
         exit 1
     fi
     "check_$check"

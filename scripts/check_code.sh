@@ -30,8 +30,7 @@ check_tidy() {
             "(or set WHARF_BUILD)"
         return 77
     fi
-    mapfile -t files < <(sources c runtime/base runtime/comm runtime/topo \
-        runtime/device runtime/core | while read -r file; do
+    mapfile -t files < <(sources c runtime | while read -r file; do
         ! grep -qF "/$file\"" "$build/compile_commands.json" || echo "$file"
     done)
     # gcc's flags: warnings that clang does not know, errors that are none.

@@ -9,6 +9,10 @@ set -eu -o pipefail
 cd "$(dirname "$0")/.."
 . scripts/setup.sh
 
+case ${1:-4} in
+-h | --help) sed -n '4,7s/^# \{0,1\}//p' scripts/demo.sh && exit 0 ;;
+*[!0-9]*) stop "RANKS is a number, not '$1'; see demo.sh --help" ;;
+esac
 ranks=${1:-4}
 [ $# -eq 0 ] || shift
 

@@ -4,6 +4,9 @@
 # Read by demo.sh and test.sh, which start in the repository's root: installs
 # what the build needs if it is missing, configures, builds, launches.
 
+# shellcheck source=scripts/launcher.sh
+. scripts/launcher.sh
+
 say() {
     printf '== %s\n' "$*"
 }
@@ -11,6 +14,17 @@ say() {
 stop() {
     printf '== %s\n' "$*" >&2
     exit 1
+}
+
+# Shows what a command prints only if it fails: apt's hundreds of lines hide
+# what a reader looks for.
+quiet() { # COMMAND...
+    local log code=0
+    log=$(mktemp) || return 1
+    "$@" >"$log" 2>&1 || code=$?
+    [ $code -eq 0 ] || cat "$log"
+    rm -f "$log"
+    return $code
 }
 
 # A command that prints a version "N.M": at least this one?
@@ -59,9 +73,10 @@ setup_packages() {
             stop "as root, please run: apt-get install ${packages[*]}"
         root=(sudo)
     fi
-    say "installing ${packages[*]}"
-    "${root[@]}" apt-get -q update || say "no fresh package lists, trying anyway"
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+    say "installing ${packages[*]} (this may take some minutes)"
+    quiet "${root[@]}" apt-get -q update ||
+        say "no fresh package lists, trying anyway"
+    quiet "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
         --no-install-recommends install "${packages[@]}" ||
         stop "apt-get could not install ${packages[*]}"
 }
@@ -97,9 +112,9 @@ setup_test_packages() { # DOCS: 1 with what the reference needs in any case,
         root=(sudo -n)
     fi
     say "installing ${packages[*]}"
-    "${root[@]}" apt-get -q -o Acquire::Retries=0 update ||
+    quiet "${root[@]}" apt-get -q -o Acquire::Retries=0 update ||
         say "no fresh package lists, trying anyway"
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+    quiet "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
         --no-install-recommends install "${packages[@]}" ||
         say "not installed: tests that need ${packages[*]} are skipped"
 }
@@ -137,14 +152,10 @@ gpu_here() {
     fi
 }
 
-# Open MPI wants to be told that more ranks than cores, and root, are meant.
 launch() { # RANKS PROGRAM ARGUMENT...
-    local ranks=$1 flags=()
+    local ranks=$1 launcher
     shift
-    if mpirun --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE|PRRTE'; then
-        flags+=(--oversubscribe)
-        [ "$(id -u)" -ne 0 ] || flags+=(--allow-run-as-root)
-    fi
-    say "mpirun -n $ranks ${flags[*]} $*"
-    mpirun -n "$ranks" "${flags[@]}" "$@"
+    find_launcher
+    say "${launcher[*]} -n $ranks $*"
+    "${launcher[@]}" -n "$ranks" "$@"
 }

@@ -12,7 +12,7 @@
 # however long it takes: asan finds wrong addresses, leaks and undefined
 # behaviour, tsan finds races.
 #
-# The last line is "N passed, N failed, N skipped".
+# The last line is "N passed, N failed, N skipped"; exit code 0 if none failed.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 1
 . scripts/setup.sh
@@ -23,6 +23,7 @@ docs=
 only=
 while :; do
     case ${1:-} in
+    -h | --help) sed -n '4,16s/^# \{0,1\}//p' scripts/test.sh && exit 0 ;;
     --mpich) mpich=1 ;;
     --sanitizers) sanitizers=1 ;;
     --docs) docs=1 ;;
@@ -53,10 +54,11 @@ if [ -n "$only" ]; then
 fi
 
 passed=0 failed=0 skipped=0
+# An exit without a number would end with what came before the trap.
 finish() {
     printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
-    [ $failed -eq 0 ] && [ $passed -gt 0 ]
-    exit
+    [ $failed -eq 0 ] && [ $passed -gt 0 ] && exit 0
+    exit 1
 }
 trap finish EXIT
 

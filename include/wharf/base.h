@@ -30,6 +30,9 @@
 struct CUstream_st;
 typedef struct CUstream_st *wharf_stream;
 
+/* Most bytes of a reason that a call or a struct gives, without its end. */
+#define WHARF_MAX_REASON 95
+
 WHARF_BEGIN_DECLS
 
 /**

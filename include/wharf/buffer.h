@@ -12,8 +12,10 @@
 
 typedef struct wharf_buffer wharf_buffer;
 
-/* Most buffers attached to one node at a time. */
+/* Most buffers attached to one node at a time, most bytes of a buffer's name.
+ */
 #define WHARF_MAX_BUFFERS 4096
+#define WHARF_MAX_BUFFER_NAME 31
 
 /* Where segments live. */
 typedef enum wharf_space {
@@ -21,42 +23,47 @@ typedef enum wharf_space {
     WHARF_SPACE_HOST = 1    /* host memory, mapped for every rank's GPU */
 } wharf_space;
 
-/* Flags of wharf_buffer_options. */
-#define WHARF_BUFFER_CONTIGUOUS                                                \
-    0x1u /* segments adjacent in rank order, each                              \
-            size rounded up to the granularity */
-#define WHARF_BUFFER_SAME_ADDRESS                                              \
-    0x2u /* same address on every rank, if the                                 \
-            address ranges allow it */
-#define WHARF_BUFFER_SAME_ADDRESS_REQUIRED 0x4u /* the same, or an error */
-#define WHARF_BUFFER_ZERO 0x8u /* every byte 0 after the attach */
-#define WHARF_BUFFER_READ_ONLY                                                 \
-    0x10u /* only its own rank may write a                                     \
-             segment; hardware refuses others                                  \
-             where it can, see                                                 \
-             wharf_buffer_info.write_protected */
 /*
- * For host space alone; wharf_buffer_info tells what memory came of it and why.
+ * Flags of wharf_buffer_options.
  *
- *   NUMA_LOCAL      each segment lies on the NUMA node where its rank calls the
- *                   attach. Without it all of them lie where the rank of the
- *                   largest one does
- *   INTERLEAVE      the pages lie on all NUMA nodes in turn
- *   HUGE_PAGES      large pages, if the system has any
- *   WRITE_COMBINED  refused: no platform has such memory for more than one
- *                   process
+ *   CONTIGUOUS             segments adjacent in rank order, each size rounded
+ *                          up to the granularity
+ *   SAME_ADDRESS           same address on every rank, if the address ranges
+ *                          allow it
+ *   SAME_ADDRESS_REQUIRED  the same, or WHARF_EUNSUPPORTED
+ *   ZERO                   every byte 0 after the attach
+ *   READ_ONLY              only its own rank may write a segment; hardware
+ *                          refuses others where it can, see
+ *                          wharf_buffer_info.write_protected
+ *
+ * For host space alone; wharf_buffer_info tells what memory came of it and why:
+ *
+ *   NUMA_LOCAL             each segment lies on the NUMA node where its rank
+ *                          calls the attach. Without it all of them lie where
+ *                          the rank of the largest one does
+ *   INTERLEAVE             the pages lie on all NUMA nodes in turn
+ *   HUGE_PAGES             large pages, if the system has any
+ *   WRITE_COMBINED         refused: no platform has such memory for more than
+ *                          one process
+ *
+ * For wharf_buffer_attach_memory alone (memory.h):
+ *
+ *   STAGE_ALLOWED          what cannot be shared directly gets a mirror in
+ *                          shared host memory
+ *   EXPOSE_NEIGHBOURS      other ranks may reach what else lies in the driver's
+ *                          block around the memory
  */
+#define WHARF_BUFFER_CONTIGUOUS 0x1u
+#define WHARF_BUFFER_SAME_ADDRESS 0x2u
+#define WHARF_BUFFER_SAME_ADDRESS_REQUIRED 0x4u
+#define WHARF_BUFFER_ZERO 0x8u
+#define WHARF_BUFFER_READ_ONLY 0x10u
+#define WHARF_BUFFER_STAGE_ALLOWED 0x20u
+#define WHARF_BUFFER_EXPOSE_NEIGHBOURS 0x40u
 #define WHARF_BUFFER_NUMA_LOCAL 0x80u
 #define WHARF_BUFFER_INTERLEAVE 0x100u
 #define WHARF_BUFFER_HUGE_PAGES 0x200u
 #define WHARF_BUFFER_WRITE_COMBINED 0x400u
-/* For wharf_buffer_attach_memory alone, see memory.h: */
-#define WHARF_BUFFER_STAGE_ALLOWED                                             \
-    0x20u /* what cannot be shared directly gets a                             \
-             mirror in shared host memory */
-#define WHARF_BUFFER_EXPOSE_NEIGHBOURS                                         \
-    0x40u /* other ranks may reach what else lies in                           \
-             the driver's block around the memory */
 
 /* What kind of handle carries a buffer's memory between ranks. */
 typedef enum wharf_handle_kind {
@@ -75,7 +82,8 @@ typedef struct wharf_buffer_options {
     size_t struct_size;
     wharf_space space;
     unsigned flags;   /* WHARF_BUFFER_... or-ed */
-    const char *name; /* for logs and listings, up to 31 bytes; NULL: none */
+    const char *name; /* for logs and listings, up to WHARF_MAX_BUFFER_NAME
+                         bytes; NULL: none */
 } wharf_buffer_options;
 
 #define WHARF_BUFFER_OPTIONS_INIT                                              \
@@ -83,7 +91,8 @@ typedef struct wharf_buffer_options {
         sizeof(wharf_buffer_options), WHARF_SPACE_DEVICE, 0, NULL              \
     }
 
-/* How the calling rank reaches one segment. Set struct_size before the call. */
+/* How the calling rank reaches one segment. Start from WHARF_BUFFER_INFO_INIT.
+ */
 typedef struct wharf_buffer_info {
     size_t struct_size;
     wharf_handle_kind handle;
@@ -99,12 +108,18 @@ typedef struct wharf_buffer_info {
     int write_protected;   /* 1: the caller cannot write it, the hardware
                               refuses */
     int pooled;            /* 1: this attach reused kept mappings */
-    char reason[96];       /* why this kind and path */
-    int existing;          /* 1: memory that its rank had before
-                              (wharf_buffer_attach_memory) */
-    int mirrored;          /* 1: other ranks see a copy of it, see
-                              wharf_buffer_sync_to */
+    char reason[WHARF_MAX_REASON + 1]; /* why this kind and path */
+    int existing;                      /* 1: memory that its rank had before
+                                          (wharf_buffer_attach_memory) */
+    int mirrored;                      /* 1: other ranks see a copy of it, see
+                                          wharf_buffer_sync_to */
 } wharf_buffer_info;
+
+#define WHARF_BUFFER_INFO_INIT                                                 \
+    {                                                                          \
+        sizeof(wharf_buffer_info), WHARF_HANDLE_MEMFD, WHARF_SPACE_DEVICE,     \
+            WHARF_PATH_SAME_PROCESS, 0, 0, 0, 0, 0, 0, 0, {0}, 0, 0            \
+    }
 
 WHARF_BEGIN_DECLS
 
@@ -211,7 +226,7 @@ wharf_buffer_base(const wharf_buffer *buffer, void **base, size_t *size);
  *
  * @param buffer an attached buffer
  * @param rank 0 .. node size - 1
- * @param[in,out] info struct_size set by the caller, the rest filled
+ * @param[in,out] info started from WHARF_BUFFER_INFO_INIT, filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_buffer_info_get(

@@ -20,7 +20,9 @@
  * segment, memory of cudaMalloc, page-locked or mapped host memory. Plain
  * pageable memory is found and copied by the copy engine, staged by the driver:
  * the call then holds until that memory is done with, which is after all
- * earlier work of the stream, and cannot be captured.
+ * earlier work of the stream (WHARF_ETIMEDOUT, WHARF_EPEER: that work waits for
+ * a rank which did not come by the node's deadline, or is dead; nothing was
+ * copied), and cannot be captured.
  *
  * A copy goes one of three ways, chosen by size, shape and place from measured
  * limits (wharf_copy_way_find says which, and why):
@@ -103,6 +105,7 @@ WHARF_BEGIN_DECLS
  *         rank, range, pointer or stream, overlap, a segment that the caller
  *         may only read); WHARF_ESTATE (detached); WHARF_EUNSUPPORTED
  *         (capturing, and the source is pageable memory); WHARF_ELIMIT;
+ *         WHARF_ETIMEDOUT, WHARF_EPEER (pageable memory, see above);
  *         WHARF_EDRIVER; WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_put(wharf_buffer *buffer, int rank,
@@ -215,7 +218,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_put_box_notify(
  * @param other  the memory on the other side
  * @param box    the shape
  * @param[out] way the way
- * @param[out] reason 96 bytes: why; the argument may be NULL
+ * @param[out] reason why, WHARF_MAX_REASON + 1 bytes; the argument may be NULL
  * @return WHARF_OK; what the call would refuse; WHARF_ESTATE; WHARF_EDRIVER;
  *         WHARF_EFAULT
  */

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Events: work of one rank's stream that other ranks' streams wait for. */
+/*
+ * Events: work of one rank's stream that other ranks' streams wait for.
+ *
+ *   wharf_buffer_event(buffer, 0, &event);              all ranks
+ *   wharf_event_record(event, stream, NULL);            its owner: rank 0
+ *   wharf_event_wait(event, stream, WHARF_LATEST);      a stream of any rank
+ *   wharf_event_synchronize(event, WHARF_LATEST, 0);    or the calling thread
+ *
+ * Here as in notify.h a wait makes a stream wait, unless its name says "host";
+ * synchronize holds the calling thread, with a deadline.
+ */
 #ifndef WHARF_EVENT_H
 #define WHARF_EVENT_H
 
@@ -36,14 +46,15 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_create(wharf_node *node,
                                                           wharf_event **event);
 
 /**
- * Destroys an event made by wharf_event_create.
+ * Destroys an event made by wharf_event_create. If it was ever recorded, the
+ * call waits for the caller's own work on its GPU.
  *
  * Collective on its node.
  *
  * @param[in,out] event set to NULL, except on WHARF_EMISMATCH
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (destroyed before, or an event
  *         that belongs to a buffer); WHARF_EMISMATCH (nothing was done);
- *         WHARF_ETIMEDOUT; WHARF_EPEER
+ *         WHARF_EFAULT; WHARF_ETIMEDOUT; WHARF_EPEER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_destroy(wharf_event **event);
 
@@ -65,8 +76,9 @@ wharf_buffer_event(const wharf_buffer *buffer, int rank, wharf_event **event);
  * to the stream before it is.
  *
  * Local to the owner, any thread. What the owner's stream wrote before the
- * record is visible, at system scope, to whoever passed a wait for it. On the
- * host backend the record is complete at once.
+ * record is visible, at system scope, to whoever passed a wait for it. A stream
+ * that is destroyed between two records must be idle. On the host backend the
+ * record is complete at once.
  *
  * @param event  an event whose owner is the caller
  * @param stream a stream of the caller's GPU, NULL for its default stream
@@ -128,6 +140,28 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_query(wharf_event *event,
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_event_synchronize(wharf_event *event, uint64_t number, int timeout_ms);
+
+/**
+ * Holds the calling thread until all work of a stream so far is complete, and
+ * looks meanwhile whether a rank of the node is dead.
+ *
+ * Local, any thread. For streams that wait for other ranks, in a notify, a
+ * barrier, an exchange or a ring: cudaStreamSynchronize would hold for good if
+ * such a rank died. On WHARF_EPEER and WHARF_ETIMEDOUT the stream still waits;
+ * destroying what it waits in, or wharf_node_close, lets it go. On the host
+ * backend, where calls act at once, there is nothing to wait for.
+ *
+ * @param node       an open node
+ * @param stream     a stream of the caller's GPU, NULL for its default stream;
+ *                   not capturing
+ * @param timeout_ms deadline in ms; 0: the node's
+ * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE;
+ *         WHARF_EUNSUPPORTED (the stream is being captured); WHARF_ETIMEDOUT;
+ *         WHARF_EPEER (a rank died, and the work was not complete by then);
+ *         WHARF_EDRIVER; WHARF_EFAULT
+ */
+WHARF_API WHARF_MUSTCHECK wharf_status
+wharf_stream_synchronize(wharf_node *node, wharf_stream stream, int timeout_ms);
 
 WHARF_END_DECLS
 

@@ -77,10 +77,10 @@
 typedef struct wharf_exchange wharf_exchange;
 
 /* Most sets of boxes of one plan. */
-#define WHARF_EXCHANGE_MAX_SETS 8
+#define WHARF_MAX_EXCHANGE_SETS 8
 
 /* Most transfers of one rank in one plan. */
-#define WHARF_EXCHANGE_MAX_TRANSFERS 16384
+#define WHARF_MAX_EXCHANGE_TRANSFERS 16384
 
 /* Most dimensions of a box or of a block. */
 #define WHARF_EXCHANGE_DIMS 3
@@ -119,7 +119,7 @@ typedef struct wharf_exchange_transfer {
  * agree on all ranks of the communicator. */
 typedef struct wharf_exchange_options {
     size_t struct_size;
-    int sets;                /* 1 .. WHARF_EXCHANGE_MAX_SETS */
+    int sets;                /* 1 .. WHARF_MAX_EXCHANGE_SETS */
     wharf_switch ready;      /* on: every put waits for its receiver's start,
                                 also where that is not needed */
     wharf_switch capturable; /* on: also pairs that signal by memory operations
@@ -152,8 +152,8 @@ typedef struct wharf_exchange_block {
     int diagonals;                      /* 0: faces only. 1: edges and corners
                                            too, so 8 neighbours in two
                                            dimensions, 26 in three */
-    wharf_buffer *buffer[WHARF_EXCHANGE_MAX_SETS]; /* of each set */
-    size_t offset[WHARF_EXCHANGE_MAX_SETS]; /* of the first ghost cell in the
+    wharf_buffer *buffer[WHARF_MAX_EXCHANGE_SETS]; /* of each set */
+    size_t offset[WHARF_MAX_EXCHANGE_SETS]; /* of the first ghost cell in the
                                                caller's segment, bytes */
 } wharf_exchange_block;
 
@@ -176,22 +176,32 @@ typedef enum wharf_exchange_way {
     WHARF_EXCHANGE_MPI_STAGED = 6 /* MPI, through page-locked memory */
 } wharf_exchange_way;
 
-/* One transfer of the calling rank, as created. Set struct_size before the
- * call. */
+/* One transfer of the calling rank, as created. Start from
+ * WHARF_EXCHANGE_INFO_INIT. */
 typedef struct wharf_exchange_info {
     size_t struct_size;
     int peer;      /* in the communicator; MPI_PROC_NULL: none */
     int node_rank; /* of the peer, -1: on another node */
     int send_id;
     int receive_id;
-    uint64_t send_bytes[WHARF_EXCHANGE_MAX_SETS];    /* of each set */
-    uint64_t receive_bytes[WHARF_EXCHANGE_MAX_SETS]; /* of each set */
+    uint64_t send_bytes[WHARF_MAX_EXCHANGE_SETS];    /* of each set */
+    uint64_t receive_bytes[WHARF_MAX_EXCHANGE_SETS]; /* of each set */
     wharf_path path;        /* to the peer; means nothing with node_rank -1 */
     wharf_exchange_way way; /* of what is sent */
     wharf_mechanism mechanism; /* of the signals to the peer; AUTO: none */
     int ready;                 /* 1: the put waits for the peer's start */
-    char reason[96];           /* why this way, and why ready or not */
+    char reason[WHARF_MAX_REASON + 1]; /* why this way, and why ready or not */
 } wharf_exchange_info;
+
+#define WHARF_EXCHANGE_INFO_INIT                                               \
+    {                                                                          \
+        sizeof(wharf_exchange_info), 0, 0, 0, 0, {0}, {0},                     \
+            WHARF_PATH_SAME_PROCESS, WHARF_EXCHANGE_NOTHING,                   \
+            WHARF_MECHANISM_AUTO, 0,                                           \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
+    }
 
 /* Who drives MPI. */
 typedef enum wharf_exchange_progress {
@@ -200,7 +210,7 @@ typedef enum wharf_exchange_progress {
     WHARF_EXCHANGE_PROGRESS_FINISH = 2  /* finish, on the calling thread */
 } wharf_exchange_progress;
 
-/* The whole plan on the calling rank. Set struct_size before the call. */
+/* The whole plan on the calling rank. Start from WHARF_EXCHANGE_PLAN_INIT. */
 typedef struct wharf_exchange_plan {
     size_t struct_size;
     int transfers; /* as created, those that do nothing included */
@@ -214,8 +224,17 @@ typedef struct wharf_exchange_plan {
     int cuda_aware;   /* 1: MPI is given device pointers */
     uint64_t staging_bytes; /* page-locked memory in use */
     wharf_exchange_progress progress;
-    char reason[96]; /* why this progress */
+    char reason[WHARF_MAX_REASON + 1]; /* why this progress */
 } wharf_exchange_plan;
+
+#define WHARF_EXCHANGE_PLAN_INIT                                               \
+    {                                                                          \
+        sizeof(wharf_exchange_plan), 0, 0, 0, 0, 0, 0, 0, 0, 0,                \
+            WHARF_EXCHANGE_PROGRESS_NONE,                                      \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
+    }
 
 WHARF_BEGIN_DECLS
 
@@ -345,8 +364,9 @@ wharf_exchange_start(wharf_exchange *exchange, wharf_stream stream);
  * Finishes the round: the stream's later work sees all that the neighbours
  * put, and may write the send boxes again.
  *
- * Local, one thread at a time. On GPUs the stream holds, not the caller,
- * except where finish has to drive MPI (wharf_exchange_plan.progress). On the
+ * Local, one thread at a time. On GPUs the stream holds, not the caller (who
+ * waits for it by wharf_stream_synchronize, see event.h), except where finish
+ * has to drive MPI (wharf_exchange_plan.progress). On the
  * host backend the calling thread holds, up to the node's deadline; after
  * WHARF_ETIMEDOUT it may be called again for the same round.
  *
@@ -374,30 +394,13 @@ WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_exchange_run(wharf_exchange *exchange, wharf_stream stream);
 
 /**
- * Holds the calling thread until all work of the stream so far is complete,
- * and looks meanwhile whether a neighbour on this node is dead.
- *
- * Local, any thread. For streams that hold in a finish. On WHARF_EPEER and
- * WHARF_ETIMEDOUT the stream still holds: destroy lets it go. On the host
- * backend there is nothing to wait for.
- *
- * @param exchange   the exchange
- * @param stream     not capturing
- * @param timeout_ms deadline in ms; 0: the node's
- * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (destroyed); WHARF_ETIMEDOUT;
- *         WHARF_EPEER; WHARF_EDRIVER; WHARF_EFAULT
- */
-WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_wait(
-    wharf_exchange *exchange, wharf_stream stream, int timeout_ms);
-
-/**
  * How one transfer travels, and why so.
  *
  * Local, any thread.
  *
  * @param exchange the exchange
  * @param index 0 .. transfers - 1, in the order of creation
- * @param[in,out] info struct_size set by the caller, the rest filled
+ * @param[in,out] info started from WHARF_EXCHANGE_INFO_INIT, filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_info_get(
@@ -409,7 +412,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_info_get(
  * Local, any thread (next_set: the thread that makes the rounds).
  *
  * @param exchange the exchange
- * @param[in,out] plan struct_size set by the caller, the rest filled
+ * @param[in,out] plan started from WHARF_EXCHANGE_PLAN_INIT, filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_plan_get(

@@ -32,7 +32,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_open_f(
  *
  * @param node an open node
  * @param[out] comm an integer handle, owned by the node
- * @return WHARF_OK; WHARF_EARG
+ * @return as wharf_node_communicator
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_node_communicator_f(const wharf_node *node, int *comm);

@@ -50,7 +50,7 @@
 typedef struct wharf_publish_options {
     size_t struct_size;
     const char *note;     /* text for joiners, such as the shape of an array; up
-                             to 1023 bytes; NULL: none */
+                             to WHARF_MAX_NOTE bytes; NULL: none */
     const uint32_t *uids; /* users that may join, besides the caller's own */
     int uid_count;        /* of uids, 0 .. 64 */
     int writable;         /* 1: joiners that ask for it may write */
@@ -101,7 +101,8 @@ WHARF_BEGIN_DECLS
  * pool when it is detached.
  *
  * @param buffer  a buffer of this rank's node
- * @param name    1 .. 63 characters of A-Z a-z 0-9 . _ -
+ * @param name    1 .. WHARF_MAX_PUBLISHED_NAME characters of
+ *                A-Z a-z 0-9 . _ -
  * @param options NULL for defaults
  * @return WHARF_OK; WHARF_EARG (NULL, a name or option outside its range);
  *         WHARF_ESTATE (the name is taken on this machine, also by a forked

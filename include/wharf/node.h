@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* A node: the ranks that can share memory, and their GPUs. */
+/*
+ * A node: the ranks that can share memory, and their GPUs.
+ *
+ * When a rank dies. The others learn it by WHARF_EPEER: from collective calls,
+ * which all answer so from then on, and from whatever holds the calling thread
+ * for that rank. A stream on a GPU waits for it for good; so wait for streams
+ * by wharf_stream_synchronize (event.h), which looks at the ranks meanwhile,
+ * and let them go by destroying what they wait in. What is attached stays
+ * mapped, the dead rank's segments as well, and can be read and saved. Destroy,
+ * detach and wharf_node_close give back all the same and say WHARF_EPEER once
+ * more.
+ *
+ * MPI has no part in this: MPI_Finalize may wait for the dead rank, so the
+ * others end by _exit, and the launcher has to let the job go on (Open MPI:
+ * mpirun --enable-recovery). mpi_examples/10_checkpoint.c does all that.
+ */
 #ifndef WHARF_NODE_H
 #define WHARF_NODE_H
 
@@ -84,7 +99,7 @@ typedef struct wharf_node_options {
             WHARF_SWITCH_UNSET, 0, WHARF_SWITCH_UNSET, WHARF_SWITCH_UNSET      \
     }
 
-/* The device of one rank. Set struct_size before the call. */
+/* The device of one rank. Start from WHARF_DEVICE_INIT. */
 typedef struct wharf_device {
     size_t struct_size;
     int gpu;       /* index of the GPU in the node, 0 up in PCI order;
@@ -97,18 +112,34 @@ typedef struct wharf_device {
     char pci[16];  /* "0000:06:00.0", empty on the host backend */
     char name[64]; /* "NVIDIA H200"; "host" on the host backend */
     uint64_t memory_bytes;
-    int distance;    /* NUMA distance of the rank's CPUs to it, 10 = local,
-                        -1 = unknown */
-    char reason[96]; /* why this rank has this GPU */
+    int distance; /* NUMA distance of the rank's CPUs to it, 10 = local,
+                     -1 = unknown */
+    char reason[WHARF_MAX_REASON + 1]; /* why this rank has this GPU */
 } wharf_device;
 
-/* The link between two ranks. Set struct_size before the call. */
+#define WHARF_DEVICE_INIT                                                      \
+    {                                                                          \
+        sizeof(wharf_device), 0, 0, 0, 0, {0}, {0}, {0}, 0, 0,                 \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
+    }
+
+/* The link between two ranks. Start from WHARF_LINK_INIT. */
 typedef struct wharf_link {
     size_t struct_size;
     wharf_path path;
-    int nvlinks;     /* NVLinks between the two GPUs; 0: none or unknown */
-    char reason[96]; /* why this path and no faster one */
+    int nvlinks; /* NVLinks between the two GPUs; 0: none or unknown */
+    char reason[WHARF_MAX_REASON + 1]; /* why this path and no faster one */
 } wharf_link;
+
+#define WHARF_LINK_INIT                                                        \
+    {                                                                          \
+        sizeof(wharf_link), WHARF_PATH_SAME_PROCESS, 0,                        \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
+    }
 
 /* How wharf_node_print writes. */
 typedef enum wharf_format {
@@ -125,9 +156,9 @@ WHARF_BEGIN_DECLS
  * Collective on comm. comm may span several hosts: each host gets a node of
  * its own and the call agrees inside each. Makes the chosen GPU's primary
  * context current in the calling thread unless options.keep_current is on;
- * this is the only Wharf call that changes the current device. Creates no
- * context on any other GPU. comm is duplicated once, kept as an attribute of
- * comm and freed with it.
+ * only wharf_join and wharf_worker_join, which do the same outside of the job,
+ * change the current device as well. Creates no context on any other GPU. comm
+ * is duplicated once, kept as an attribute of comm and freed with it.
  *
  * GPUs are given out as wharf_plan_make (topo.h) says, from this machine's
  * topology, the ranks' CPU masks, the GPUs that each rank sees and the links
@@ -223,7 +254,8 @@ WHARF_API const char *wharf_node_backend_reason(const wharf_node *node);
  *
  * @param node an open node
  * @param[out] comm the communicator
- * @return WHARF_OK; WHARF_EARG
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed; the node of a worker or
+ *         of a joined buffer)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_node_communicator(const wharf_node *node, MPI_Comm *comm);
@@ -246,7 +278,7 @@ WHARF_API int wharf_node_gpus(const wharf_node *node);
  * @param node an open node
  * @param gpu 0 .. wharf_node_gpus - 1
  * @param[out] rank its owner
- * @return WHARF_OK; WHARF_EARG
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_owner(const wharf_node *node,
                                                         int gpu, int *rank);
@@ -258,8 +290,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_owner(const wharf_node *node,
  *
  * @param node an open node
  * @param rank 0 .. size-1
- * @param[in,out] device struct_size set by the caller, the rest filled
- * @return WHARF_OK; WHARF_EARG
+ * @param[in,out] device started from WHARF_DEVICE_INIT, filled
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_device(const wharf_node *node,
                                                          int rank,
@@ -272,8 +304,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_device(const wharf_node *node,
  *
  * @param node an open node
  * @param a, b 0 .. size-1
- * @param[in,out] link struct_size set by the caller, the rest filled
- * @return WHARF_OK; WHARF_EARG
+ * @param[in,out] link started from WHARF_LINK_INIT, filled
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_link(const wharf_node *node,
                                                        int a, int b,
@@ -298,7 +330,8 @@ WHARF_API const char *wharf_path_name(wharf_path path);
  * @param node   an open node
  * @param file   where to print
  * @param format WHARF_FORMAT_TEXT or WHARF_FORMAT_JSON
- * @return WHARF_OK; WHARF_EARG; WHARF_EOS (writing failed)
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed); WHARF_EOS (writing
+ *         failed)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_print(const wharf_node *node,
                                                         FILE *file,
@@ -311,9 +344,9 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_print(const wharf_node *node,
  * Local, any thread. Needs neither MPI nor an open node.
  *
  * @param file where to print
- * @return nothing
+ * @return WHARF_OK; WHARF_EARG; WHARF_EOS (writing failed)
  */
-WHARF_API void wharf_print_environment(FILE *file);
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_environment_print(FILE *file);
 
 WHARF_END_DECLS
 

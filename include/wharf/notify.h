@@ -14,6 +14,10 @@
  *   hybrid    a small kernel signals, a stream memory operation waits: what a
  *             mem-ops pair becomes when it must work inside graphs
  *   host      shared host memory and futexes; the host backend
+ *
+ * A stream on a GPU that waits for a rank which died waits for good, as long as
+ * no timeout is given: see wharf_stream_synchronize (event.h). Destroying what
+ * it waits in lets it go.
  */
 #ifndef WHARF_NOTIFY_H
 #define WHARF_NOTIFY_H
@@ -208,8 +212,9 @@ wharf_barrier_destroy(wharf_barrier **barrier);
  * Enters a barrier on a stream: later work of the stream starts when every
  * member's stream has come as far.
  *
- * Collective on the members, in the same order for one barrier; barriers are
- * independent of one another, on one stream or several. What any member's
+ * Collective on the members, any thread; a member's uses of one barrier must be
+ * ordered among themselves (one stream, or streams ordered by events). Barriers
+ * are independent of one another, on one stream or several. What any member's
  * stream wrote before it is visible, at system scope, to every member's stream
  * after it. By memory operations it has two levels when more than two members
  * share a GPU. A mem-ops barrier that is captured must be captured by all
@@ -271,8 +276,8 @@ WHARF_API const char *wharf_mechanism_name(wharf_mechanism mechanism);
  * @param node an open node
  * @param a, b 0 .. size-1
  * @param[out] mechanism never AUTO
- * @param[out] reason 96 bytes; the argument may be NULL
- * @return WHARF_OK; WHARF_EARG
+ * @param[out] reason why, WHARF_MAX_REASON + 1 bytes; the argument may be NULL
+ * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (closed)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_node_mechanism(const wharf_node *node, int a, int b,

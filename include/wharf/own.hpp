@@ -59,7 +59,7 @@ class error : public std::runtime_error
   private:
     static std::string sentence(const wharf_error &record)
     {
-        char text[512];
+        char text[WHARF_MAX_ERROR_TEXT + 1];
 
         return wharf_error_format(&record, text, sizeof(text));
     }
@@ -343,9 +343,8 @@ template <typename Self> class buffer_calls
     }
     wharf_buffer_info info(int rank) const
     {
-        wharf_buffer_info info = {};
+        wharf_buffer_info info = WHARF_BUFFER_INFO_INIT;
 
-        info.struct_size = sizeof(info);
         check(wharf_buffer_info_get(handle(), rank, &info));
         return info;
     }
@@ -358,11 +357,11 @@ template <typename Self> class buffer_calls
         return table;
     }
     /* For kernels, see device.cuh. */
-    wharf_segments_view device() const
+    wharf_segments_view view() const
     {
         wharf_segments_view view = {};
 
-        check(wharf_buffer_device(handle(), &view));
+        check(wharf_buffer_view_get(handle(), &view));
         return view;
     }
 

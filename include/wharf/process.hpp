@@ -63,22 +63,22 @@ class buffer_view : public detail::buffer_calls<buffer_view>
 /* What came of a send or receive. Everything else is thrown. */
 enum class mail {
     passed, /* it went, or came */
-    none,   /* timeout 0: no room, or nothing there */
+    none,   /* with no_wait: no room, or nothing there */
     lost,   /* in a rank: the worker died (wharf_last_error says how); the next
                call deals with the next one, so send the task again */
     closed  /* in a worker: the rank stops it; leave */
 };
 
-/* No timeout of a call's own: the node's deadline, and in a worker's receive
- * none at all. */
-inline constexpr std::chrono::nanoseconds node_deadline{-1};
+/* A timeout of send and receive: do not wait. A timeout of 0, the default, is
+ * the node's deadline, and in a worker's receive none at all. */
+inline constexpr std::chrono::nanoseconds no_wait{-1};
 
 namespace detail
 {
 
 inline int mail_milliseconds(std::chrono::nanoseconds timeout)
 {
-    return timeout.count() < 0 ? -1 : milliseconds(timeout);
+    return timeout.count() < 0 ? WHARF_NO_WAIT : milliseconds(timeout);
 }
 
 inline mail mail_of(wharf_status status)
@@ -100,27 +100,26 @@ inline mail mail_of(wharf_status status)
 template <typename Self> class messages
 {
   public:
-    /* timeout 0: do not wait. */
     mail send_bytes(const void *data, std::size_t size,
-                    std::chrono::nanoseconds timeout = node_deadline) const
+                    std::chrono::nanoseconds timeout = no_timeout) const
     {
         return mail_of(wharf_worker_send(self().get(), data, size,
                                          mail_milliseconds(timeout)));
     }
     template <typename T>
     mail send(const T &message,
-              std::chrono::nanoseconds timeout = node_deadline) const
+              std::chrono::nanoseconds timeout = no_timeout) const
     {
         static_assert(std::is_trivially_copyable_v<T> &&
-                          sizeof(T) <= WHARF_WORKER_MESSAGE,
+                          sizeof(T) <= WHARF_MAX_MESSAGE,
                       "messages are bytes, and not many");
         return send_bytes(&message, sizeof(T), timeout);
     }
     /* A message of any size; `message` is changed only by one that passed. */
     mail receive_bytes(std::vector<std::byte> &message,
-                       std::chrono::nanoseconds timeout = node_deadline) const
+                       std::chrono::nanoseconds timeout = no_timeout) const
     {
-        std::vector<std::byte> room(WHARF_WORKER_MESSAGE);
+        std::vector<std::byte> room(WHARF_MAX_MESSAGE);
         std::size_t size = 0;
         mail came =
             mail_of(wharf_worker_receive(self().get(), room.data(), room.size(),
@@ -136,10 +135,10 @@ template <typename Self> class messages
      * where it is, a shorter one is dropped. */
     template <typename T>
     mail receive(T &message,
-                 std::chrono::nanoseconds timeout = node_deadline) const
+                 std::chrono::nanoseconds timeout = no_timeout) const
     {
         static_assert(std::is_trivially_copyable_v<T> &&
-                          sizeof(T) <= WHARF_WORKER_MESSAGE,
+                          sizeof(T) <= WHARF_MAX_MESSAGE,
                       "messages are bytes, and not many");
         alignas(T) std::byte room[sizeof(T)];
         std::size_t size = 0;
@@ -234,17 +233,15 @@ class worker : public detail::messages<worker>
     }
     wharf_worker_report report() const
     {
-        wharf_worker_report report = {};
+        wharf_worker_report report = WHARF_WORKER_REPORT_INIT;
 
-        report.struct_size = sizeof(report);
         check(wharf_worker_report_get(get(), &report));
         return report;
     }
     wharf_worker_death death(int number) const
     {
-        wharf_worker_death death = {};
+        wharf_worker_death death = WHARF_WORKER_DEATH_INIT;
 
-        death.struct_size = sizeof(death);
         check(wharf_worker_death_get(get(), number, &death));
         return death;
     }
@@ -257,8 +254,7 @@ class worker : public detail::messages<worker>
     detail::owner<wharf_worker, detail::worker_stop> own_;
 };
 
-/* ---- Worker, its own end --------------------------------------------------
- */
+/* ---- Worker, its own end ------------------------------------------------- */
 
 /* In the program that a worker runs: what its rank lends (worker.h). Once in a
  * process. */
@@ -330,8 +326,7 @@ class worker_end : public detail::messages<worker_end>
     detail::local_owner<wharf_worker, wharf_worker_leave> own_;
 };
 
-/* ---- Programs outside the job ---------------------------------------------
- */
+/* ---- Programs outside the job -------------------------------------------- */
 
 /* A buffer that a rank has published (join.h). */
 class joined

@@ -103,7 +103,7 @@ typedef struct wharf_ring_slot {
     size_t bytes;   /* as wharf_ring_produce_end was told */
 } wharf_ring_slot;
 
-/* A ring as the calling rank sees it. Set struct_size before the call. */
+/* A ring as the calling rank sees it. Start from WHARF_RING_INFO_INIT. */
 typedef struct wharf_ring_info {
     size_t struct_size;
     int slots;
@@ -119,10 +119,20 @@ typedef struct wharf_ring_info {
     int consuming;             /* 1: the caller is one of them */
     int closed;                /* 1: by the producer */
     uint64_t issued;           /* slots that the producer's host has ended */
-    uint64_t mine;   /* slots that the caller's host has ended, as producer or
-                        consumer */
-    char reason[96]; /* why this mechanism */
+    uint64_t mine; /* slots that the caller's host has ended, as producer or
+                      consumer */
+    char reason[WHARF_MAX_REASON + 1]; /* why this mechanism */
 } wharf_ring_info;
+
+#define WHARF_RING_INFO_INIT                                                   \
+    {                                                                          \
+        sizeof(wharf_ring_info), 0, 0, 0, 0, WHARF_RING_ALL,                   \
+            WHARF_SPACE_DEVICE, WHARF_HANDLE_MEMFD, WHARF_PATH_SAME_PROCESS,   \
+            WHARF_MECHANISM_AUTO, 0, 0, 0, 0, 0,                               \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
+    }
 
 WHARF_BEGIN_DECLS
 
@@ -203,7 +213,7 @@ wharf_ring_produce_end(wharf_ring *ring, size_t bytes, wharf_stream stream);
  * Says that no slot will follow. Consumers get those that were ended, then
  * WHARF_ECLOSED.
  *
- * Local to the producer. Closing twice is no error. At once.
+ * Local to the producer, any thread. Closing twice is no error. At once.
  *
  * @param ring the ring
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (not the producer; a slot is
@@ -215,7 +225,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_close(wharf_ring *ring);
  * Holds the calling thread until the consumers have released every slot that
  * was ended. Before wharf_ring_close or after it.
  *
- * Local to the producer.
+ * Local to the producer, any thread; other calls for the ring wait meanwhile.
  *
  * @param ring       the ring
  * @param timeout_ms deadline in ms; 0: the ring's
@@ -269,7 +279,7 @@ wharf_ring_consume_end(wharf_ring *ring, wharf_stream stream);
  * Makes the caller a consumer: from the next slot that the producer begins
  * (WHARF_RING_ALL), or from the next that nobody has taken.
  *
- * Local to any rank but the producer. At once: the next
+ * Local to any rank but the producer, any thread. At once: the next
  * wharf_ring_consume_begin holds until there is a slot.
  *
  * @param ring the ring
@@ -282,7 +292,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_join(wharf_ring *ring);
  * Ends the caller's part as consumer. Slots that it has not begun are released,
  * for its part, when all earlier work of the stream is complete.
  *
- * Local to a consumer. It may join again.
+ * Local to a consumer, any thread. It may join again.
  *
  * @param ring   the ring
  * @param stream that of the last wharf_ring_consume_end, or one ordered behind
@@ -315,7 +325,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_ring_check(wharf_ring *ring);
  * Local, any thread.
  *
  * @param ring the ring
- * @param[in,out] info struct_size set by the caller, the rest filled
+ * @param[in,out] info started from WHARF_RING_INFO_INIT, filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status

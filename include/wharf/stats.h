@@ -46,13 +46,20 @@
     X(worker_deaths_count, "worker processes that died since start")           \
     X(worker_messages_count, "messages to and from workers since start")
 
-/* One field a counter, in the order of the list. */
+/* One field a counter, in the order of the list. Start from WHARF_STATS_INIT.
+ */
 typedef struct wharf_stats {
-    size_t struct_size; /* set by the caller */
+    size_t struct_size;
 #define WHARF_STATS_FIELD(name, text) int64_t name;
     WHARF_STATS_LIST(WHARF_STATS_FIELD)
 #undef WHARF_STATS_FIELD
 } wharf_stats;
+
+#define WHARF_STATS_ZERO(name, text) 0,
+#define WHARF_STATS_INIT                                                       \
+    {                                                                          \
+        sizeof(wharf_stats), WHARF_STATS_LIST(WHARF_STATS_ZERO)                \
+    }
 
 WHARF_BEGIN_DECLS
 
@@ -61,10 +68,10 @@ WHARF_BEGIN_DECLS
  *
  * Local, any thread. Needs neither MPI nor an open node.
  *
- * @param[in,out] stats struct_size set by the caller, the rest filled
+ * @param[in,out] stats started from WHARF_STATS_INIT, filled
  * @return WHARF_OK; WHARF_EARG
  */
-WHARF_API WHARF_MUSTCHECK wharf_status wharf_stats_read(wharf_stats *stats);
+WHARF_API WHARF_MUSTCHECK wharf_status wharf_stats_get(wharf_stats *stats);
 
 /**
  * Prints all counters, one a line: value, name, meaning.

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What a Wharf call answers, and how to learn why. */
+/*
+ * What a Wharf call answers, and how to learn why.
+ *
+ *   if (wharf_buffer_attach(node, bytes, NULL, &buffer) != WHARF_OK)
+ *       MPI_Abort(MPI_COMM_WORLD, 1);           stderr has the reason
+ *
+ * The rank on which a call failed writes one sentence to stderr, with cause and
+ * remedy, unless WHARF_LOG=none; wharf_last_error gives it to every rank.
+ *
+ * Alike in all calls: an object that is NULL is WHARF_EARG; one that was given
+ * back, or that belongs to the parent of a forked process, is WHARF_ESTATE.
+ */
 #ifndef WHARF_STATUS_H
 #define WHARF_STATUS_H
 
@@ -11,7 +22,8 @@
  * The number says what is unusable afterwards (wharf_status_scope):
  *   1-19   only this call failed,
  *   20-39  the buffer (or event, ...) that was passed,
- *   40-59  the node, on all ranks: only wharf_node_close is left.
+ *   40-59  the node, on all ranks: no collective call works any more but those
+ *          that give back, up to wharf_node_close.
  */
 #define WHARF_STATUS_LIST(X)                                                   \
     X(OK, 0, "success")                                                        \
@@ -58,6 +70,10 @@ typedef enum wharf_source {
     WHARF_SOURCE_CUDA = 2,  /* CUresult */
     WHARF_SOURCE_MPI = 3    /* MPI error class */
 } wharf_source;
+
+/* Most bytes of a record as a sentence (wharf_error_format), without its end.
+ */
+#define WHARF_MAX_ERROR_TEXT 511
 
 /* Everything known about one failure. Plain data of fixed size, the same on
  * every rank after a collective call. */
@@ -124,9 +140,9 @@ WHARF_API void wharf_last_error(wharf_error *error);
  *
  * Local, any thread.
  *
- * @param error      the record
- * @param[out] text  buffer of the caller, always terminated; 512 bytes hold
- *                   every record
+ * @param error      the record; NULL: the text is empty
+ * @param[out] text  buffer of the caller, always terminated;
+ *                   WHARF_MAX_ERROR_TEXT + 1 bytes hold every record
  * @param capacity   its size in bytes
  * @return text
  */

@@ -32,7 +32,7 @@
  * it is loaded. */
 typedef struct wharf_topo wharf_topo;
 
-/* One GPU of a machine. Set struct_size before the call. */
+/* One GPU of a machine. Start from WHARF_GPU_INIT. */
 typedef struct wharf_gpu {
     size_t struct_size;
     char pci[16];  /* "0000:06:00.0" */
@@ -43,6 +43,11 @@ typedef struct wharf_gpu {
     int package;   /* OS index of the socket of that NUMA node, -1: unknown */
     int mig;       /* 1: a MIG instance; instances of one GPU have its pci */
 } wharf_gpu;
+
+#define WHARF_GPU_INIT                                                         \
+    {                                                                          \
+        sizeof(wharf_gpu), {0}, {0}, {0}, 0, 0, 0                              \
+    }
 
 /* Where the CPUs of a rank are. */
 typedef enum wharf_binding_kind {
@@ -187,7 +192,7 @@ WHARF_API int wharf_topo_gpus(const wharf_topo *topo);
  *
  * @param topo        the machine
  * @param index       0 .. wharf_topo_gpus - 1, in PCI order
- * @param[in,out] gpu struct_size set by the caller, the rest filled
+ * @param[in,out] gpu started from WHARF_GPU_INIT, filled
  * @return WHARF_OK; WHARF_EARG
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_topo_gpu(const wharf_topo *topo,

@@ -105,26 +105,17 @@ class exchange
     {
         check(wharf_exchange_run(get(), stream));
     }
-    /* Until the stream's work is complete. timeout 0: the node's deadline. */
-    void wait(wharf_stream stream = nullptr,
-              std::chrono::nanoseconds timeout = detail::no_timeout) const
-    {
-        check(
-            wharf_exchange_wait(get(), stream, detail::milliseconds(timeout)));
-    }
     wharf_exchange_info info(int transfer) const
     {
-        wharf_exchange_info info = {};
+        wharf_exchange_info info = WHARF_EXCHANGE_INFO_INIT;
 
-        info.struct_size = sizeof(info);
         check(wharf_exchange_info_get(get(), transfer, &info));
         return info;
     }
     wharf_exchange_plan plan() const
     {
-        wharf_exchange_plan plan = {};
+        wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
 
-        plan.struct_size = sizeof(plan);
         check(wharf_exchange_plan_get(get(), &plan));
         return plan;
     }
@@ -249,9 +240,8 @@ class ring
     }
     wharf_ring_info info() const
     {
-        wharf_ring_info info = {};
+        wharf_ring_info info = WHARF_RING_INFO_INIT;
 
-        info.struct_size = sizeof(info);
         check(wharf_ring_info_get(get(), &info));
         return info;
     }

@@ -4,6 +4,9 @@
  * barrier, as plain data that is passed to it by value. device.cuh has the
  * functions that use them.
  *
+ *   wharf_notify_view_get(notify, &view);
+ *   work<<<1, 256, 0, stream>>>(view, data);
+ *
  * A view is good for the calling rank's GPU only, and as long as the object
  * that it was made from lives.
  */
@@ -69,7 +72,7 @@ WHARF_BEGIN_DECLS
  *         backend); WHARF_EDEVMEM; WHARF_EDRIVER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
-wharf_buffer_device(struct wharf_buffer *buffer, wharf_segments_view *view);
+wharf_buffer_view_get(struct wharf_buffer *buffer, wharf_segments_view *view);
 
 /**
  * The view of a notify, as recorder or as waiter.
@@ -84,7 +87,7 @@ wharf_buffer_device(struct wharf_buffer *buffer, wharf_segments_view *view);
  *         between its GPUs)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
-wharf_notify_device(struct wharf_notify *notify, wharf_notify_view *view);
+wharf_notify_view_get(struct wharf_notify *notify, wharf_notify_view *view);
 
 /**
  * The view of a barrier, for a member.
@@ -100,7 +103,7 @@ wharf_notify_device(struct wharf_notify *notify, wharf_notify_view *view);
  *         WHARF_EDEVMEM; WHARF_EDRIVER
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
-wharf_barrier_device(struct wharf_barrier *barrier, wharf_barrier_view *view);
+wharf_barrier_view_get(struct wharf_barrier *barrier, wharf_barrier_view *view);
 
 WHARF_END_DECLS
 

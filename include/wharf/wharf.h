@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * All of Wharf. To read: status.h, node.h, buffer.h and event.h, which most
- * programs need; then notify.h, view.h and device.cuh for signals between
- * streams and from kernels; copy.h for moving data, exchange.h for halos,
- * ring.h for batches that one rank makes and others use; memory.h for memory
- * that exists; worker.h for work that may go wrong; join.h for programs outside
- * the job; topo.h for planning, stats.h for counters.
+ * programs need (event.h also has the wait of a CPU for a stream); then
+ * notify.h, view.h and device.cuh for signals between streams and from kernels;
+ * copy.h for moving data, exchange.h for halos, ring.h for batches that one
+ * rank makes and others use; memory.h for memory that exists; worker.h for work
+ * that may go wrong; join.h for programs outside the job; topo.h for planning,
+ * stats.h for counters.
  */
 #ifndef WHARF_WHARF_H
 #define WHARF_WHARF_H

@@ -135,17 +135,15 @@ class node
     }
     wharf_device device(int rank) const
     {
-        wharf_device device = {};
+        wharf_device device = WHARF_DEVICE_INIT;
 
-        device.struct_size = sizeof(device);
         check(wharf_node_device(get(), rank, &device));
         return device;
     }
     wharf_link link(int a, int b) const
     {
-        wharf_link link = {};
+        wharf_link link = WHARF_LINK_INIT;
 
-        link.struct_size = sizeof(link);
         check(wharf_node_link(get(), a, b, &link));
         return link;
     }
@@ -159,6 +157,15 @@ class node
     void print(std::FILE *file, wharf_format format = WHARF_FORMAT_TEXT) const
     {
         check(wharf_node_print(get(), file, format));
+    }
+    /* Holds until a stream's work is complete: wharf_stream_synchronize.
+     * timeout 0: the node's deadline. */
+    void
+    synchronize(wharf_stream stream = nullptr,
+                std::chrono::nanoseconds timeout = detail::no_timeout) const
+    {
+        check(wharf_stream_synchronize(get(), stream,
+                                       detail::milliseconds(timeout)));
     }
     /* Collective: wharf_pool_trim. */
     void trim()
@@ -461,11 +468,11 @@ class notify
         check(wharf_notify_mechanism(get(), from, &mechanism));
         return mechanism;
     }
-    wharf_notify_view device() const
+    wharf_notify_view view() const
     {
         wharf_notify_view view = {};
 
-        check(wharf_notify_device(get(), &view));
+        check(wharf_notify_view_get(get(), &view));
         return view;
     }
 
@@ -529,11 +536,11 @@ class barrier
         check(wharf_barrier_mechanism(get(), &mechanism));
         return mechanism;
     }
-    wharf_barrier_view device() const
+    wharf_barrier_view view() const
     {
         wharf_barrier_view view = {};
 
-        check(wharf_barrier_device(get(), &view));
+        check(wharf_barrier_view_get(get(), &view));
         return view;
     }
 

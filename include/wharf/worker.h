@@ -10,17 +10,17 @@
  *   options.buffers = &frames;
  *   options.buffer_count = 1;
  *   wharf_worker_start(node, argv, &options, &worker);
- *   wharf_worker_send(worker, &task, sizeof task, -1);
- *   st = wharf_worker_receive(worker, &answer, sizeof answer, NULL, -1);
+ *   wharf_worker_send(worker, &task, sizeof task, 0);
+ *   st = wharf_worker_receive(worker, &answer, sizeof answer, NULL, 0);
  *   if (st == WHARF_EWORKER)
  *       send_the_task_again();
  *   wharf_worker_stop(&worker, NULL);
  *
  *   wharf_worker_join(NULL, &worker);                   in the worker's main
  *   wharf_worker_buffer(worker, 0, &frames);
- *   while (wharf_worker_receive(worker, &task, sizeof task, NULL, -1) == 0) {
+ *   while (wharf_worker_receive(worker, &task, sizeof task, NULL, 0) == 0) {
  *       answer = work_on(frames, task);
- *       wharf_worker_send(worker, &answer, sizeof answer, -1);
+ *       wharf_worker_send(worker, &answer, sizeof answer, 0);
  *   }
  *   wharf_worker_leave(&worker);
  *
@@ -52,9 +52,12 @@ typedef struct wharf_worker wharf_worker;
 
 /* Most bytes of one message, most workers of one rank, most deaths of one
  * worker that are remembered singly. */
-#define WHARF_WORKER_MESSAGE 65536
+#define WHARF_MAX_MESSAGE 65536
 #define WHARF_MAX_WORKERS 64
-#define WHARF_WORKER_DEATHS 64
+#define WHARF_MAX_WORKER_DEATHS 64
+
+/* A timeout_ms of wharf_worker_send and wharf_worker_receive: do not wait. */
+#define WHARF_NO_WAIT (-1)
 
 /* What a worker is doing, as its rank sees it. */
 typedef enum wharf_worker_state {
@@ -123,7 +126,7 @@ typedef struct wharf_worker_join_options {
         sizeof(wharf_worker_join_options), 0, WHARF_SWITCH_UNSET               \
     }
 
-/* One death. Set struct_size before the call. */
+/* One death. Start from WHARF_WORKER_DEATH_INIT. */
 typedef struct wharf_worker_death {
     size_t struct_size;
     int number; /* 1 up */
@@ -137,7 +140,15 @@ typedef struct wharf_worker_death {
     char cause[160];    /* in words */
 } wharf_worker_death;
 
-/* What became of a worker so far. Set struct_size before the call. */
+#define WHARF_WORKER_DEATH_INIT                                                \
+    {                                                                          \
+        sizeof(wharf_worker_death), 0, 0, WHARF_DEATH_NONE, 0, 0, 0, 0,        \
+        {                                                                      \
+            0                                                                  \
+        }                                                                      \
+    }
+
+/* What became of a worker so far. Start from WHARF_WORKER_REPORT_INIT. */
 typedef struct wharf_worker_report {
     size_t struct_size;
     wharf_worker_state state;
@@ -150,6 +161,12 @@ typedef struct wharf_worker_report {
     int64_t recover_least_us, recover_most_us; /* over all of them, -1 */
     wharf_worker_death last;                   /* how NONE: nobody died */
 } wharf_worker_report;
+
+#define WHARF_WORKER_REPORT_INIT                                               \
+    {                                                                          \
+        sizeof(wharf_worker_report), WHARF_WORKER_STARTING, 0, 0, 0, 0, 0, 0,  \
+            0, 0, 0, 0, 0, 0, 0, 0, WHARF_WORKER_DEATH_INIT                    \
+    }
 
 WHARF_BEGIN_DECLS
 
@@ -207,13 +224,13 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_lend(wharf_worker *worker,
  *
  * @param worker     either end
  * @param data       bytes
- * @param size       0 .. WHARF_WORKER_MESSAGE
- * @param timeout_ms most time to wait for room; 0: do not wait, -1: the node's
- *                   timeout
+ * @param size       0 .. WHARF_MAX_MESSAGE
+ * @param timeout_ms most time to wait for room in ms; 0: the node's timeout;
+ *                   WHARF_NO_WAIT
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE; WHARF_ENOTREADY (no room, only
- *         with timeout_ms 0); WHARF_ETIMEDOUT; in a rank: WHARF_EWORKER (a
+ *         with WHARF_NO_WAIT); WHARF_ETIMEDOUT; in a rank: WHARF_EWORKER (a
  *         worker died), WHARF_ELIMIT (and no restart is left, or it ended); in
- * a worker: WHARF_ECLOSED (the rank stops this worker: leave and end)
+ *         a worker: WHARF_ECLOSED (the rank stops this worker: leave and end)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_send(wharf_worker *worker,
                                                          const void *data,
@@ -230,10 +247,10 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_send(wharf_worker *worker,
  * @param[out] data  where to put it
  * @param capacity   bytes of data; a message that is longer stays where it is
  * @param[out] size  bytes of the message; NULL is allowed
- * @param timeout_ms most time to wait; 0: only look, -1: the node's timeout in
- *                   a rank, for ever in a worker
+ * @param timeout_ms most time to wait in ms; 0: the node's timeout in a rank,
+ *                   for ever in a worker; WHARF_NO_WAIT: only look
  * @return as wharf_worker_send; WHARF_EARG also for a message longer than
- *         capacity; WHARF_ENOTREADY: there is none (only with timeout_ms 0)
+ *         capacity; WHARF_ENOTREADY: there is none (only with WHARF_NO_WAIT)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_worker_receive(wharf_worker *worker, void *data, size_t capacity,
@@ -257,20 +274,20 @@ wharf_worker_state_get(wharf_worker *worker, wharf_worker_state *state);
  * Local to the calling rank, any thread.
  *
  * @param worker the worker
- * @param[in,out] report struct_size set by the caller, the rest filled
+ * @param[in,out] report started from WHARF_WORKER_REPORT_INIT, filled
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status
 wharf_worker_report_get(wharf_worker *worker, wharf_worker_report *report);
 
 /**
- * One of the worker's deaths: the last WHARF_WORKER_DEATHS are remembered.
+ * One of the worker's deaths: the last WHARF_MAX_WORKER_DEATHS are remembered.
  *
  * Local to the calling rank, any thread.
  *
  * @param worker the worker
  * @param number 1 up, in order of time
- * @param[in,out] death struct_size set by the caller, the rest filled
+ * @param[in,out] death started from WHARF_WORKER_DEATH_INIT, filled
  * @return WHARF_OK; WHARF_EARG (no such death, or forgotten); WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_death_get(
@@ -296,7 +313,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_worker_print(wharf_worker *worker,
  * wharf_node_close stops workers that are still there, with a warning.
  *
  * @param[in,out] worker set to NULL
- * @param[in,out] report NULL, or struct_size set by the caller, the rest filled
+ * @param[in,out] report NULL, or started from WHARF_WORKER_REPORT_INIT: filled
  *                       with the last report; the end that was asked for is no
  *                       death unless it took a signal or an exit code
  * @return WHARF_OK; WHARF_EARG (also a report that cannot be filled: nothing
@@ -392,7 +409,8 @@ WHARF_API void wharf_worker_fault(wharf_worker *worker, int native,
 /**
  * In a worker: gives everything back, before the end of main.
  *
- * Local. The process is still ended with its rank.
+ * Local; no other call may use worker at the same time. The process is still
+ * ended with its rank.
  *
  * @param[in,out] worker set to NULL
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE

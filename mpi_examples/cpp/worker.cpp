@@ -63,7 +63,12 @@ int main(int argc, char **argv)
         MPI_Init(&argc, &argv);
         command(argv[0]);
     } catch (const wharf::error &error) {
+        int mpi = 0;
+
         std::fprintf(stderr, "%s\n", error.what());
+        MPI_Initialized(&mpi); /* not in a worker */
+        if (mpi)
+            MPI_Abort(MPI_COMM_WORLD, 1);
         return 1;
     }
     MPI_Finalize();

@@ -45,7 +45,7 @@ program halo
   call check(wharf_exchange_create_cart(node, ring%MPI_VAL, block, exchange))
   do round = 1, rounds
     call check(wharf_exchange_run(exchange))
-    call check(wharf_exchange_wait(exchange))
+    call check(wharf_stream_synchronize(node))
     u(:, 2:columns + 1) = 0.5_real64*u(:, 2:columns + 1) &
       + 0.25_real64*(u(:, 1:columns) + u(:, 3:columns + 2))
   end do

@@ -36,7 +36,7 @@ def run(grid):
         for _ in range(ROUNDS):
             halo.start()
             halo.finish()
-            halo.wait()
+            node.synchronize()
             smooth(u)
         mean = grid.allreduce(float(u[1:-1, 1:-1].mean())) / grid.size
         halo.destroy()
@@ -51,7 +51,7 @@ def run(grid):
             (next_rank, last, None),
             ((grid.rank - 1) % grid.size, None, first)])
         shift.run()
-        shift.wait()
+        node.synchronize()
         wrong = int((u[0] != (grid.rank - 1) % grid.size).sum())
         wrong += int((u[1:] != grid.rank).sum())
         shift.destroy()

@@ -60,13 +60,20 @@ def plotter(png):
         from matplotlib import pyplot
         pyplot.close(pyplot.figure())  # chooses what draws
     except ImportError:
-        sys.exit("viewer.py: no matplotlib here; use --text")
+        if png:
+            sys.exit("viewer.py: no matplotlib here for a picture; use --text")
+        print("viewer.py: no matplotlib here, so numbers alone, as with --text",
+              file=sys.stderr)
+        return None, False
     backend = matplotlib.get_backend().lower()
     return pyplot, backend not in ("agg", "pdf", "svg", "ps", "cairo")
 
 
 def show(joined, png):
     pyplot, window = plotter(png)
+    if pyplot is None:
+        print(describe(field_of(joined)))
+        return
     if not window:
         png = png or joined.name + ".png"
     field = field_of(joined)

@@ -152,7 +152,7 @@ _lib.wharf_status_text.restype = _T
 _arguments(
     last_error=[_R(_Record)], error_format=[_R(_Record), _T, _S],
     node_close=[_R(_P)], node_rank=[_P], node_size=[_P], node_backend=[_P],
-    node_device=[_P, _I, _R(Device)],
+    node_device=[_P, _I, _R(Device)], stream_synchronize=[_P, _P, _I],
     buffer_attach=[_P, _S, _R(_BufferOptions), _R(_P)],
     buffer_attach_memory=[_P, _P, _S, _R(_BufferOptions), _R(_P)],
     buffer_detach=[_R(_P)], buffer_segment=[_P, _I, _R(_P), _R(_S)],
@@ -227,6 +227,10 @@ class Node:
         device = Device(ctypes.sizeof(Device))
         check(_lib.wharf_node_device(self.handle, rank, ctypes.byref(device)))
         return device
+
+    def synchronize(self, stream=None, timeout_ms=0):
+        """Until the stream's work is complete, or a rank is dead."""
+        check(_lib.wharf_stream_synchronize(self.handle, stream, timeout_ms))
 
     def attach(self, nbytes, space="device", flags=0, name=None):
         """Collective: a new buffer, nbytes of it this rank's segment."""

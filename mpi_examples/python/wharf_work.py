@@ -135,10 +135,6 @@ class Exchange:
         """Both in one."""
         wharf.check(_lib.wharf_exchange_run(self.handle, stream))
 
-    def wait(self, stream=None, timeout_ms=0):
-        """Until the stream's work is complete."""
-        wharf.check(_lib.wharf_exchange_wait(self.handle, stream, timeout_ms))
-
     def destroy(self):
         """Collective."""
         wharf.check(_lib.wharf_exchange_destroy(ctypes.byref(self.handle)))
@@ -278,20 +274,23 @@ class Report(ctypes.Structure):
                 ("last", Death)]
 
 
+NO_WAIT = -1  # a timeout_ms of send and receive
+
+
 class _End:
     """What both ends of a worker have."""
 
     MESSAGE = 65536  # most bytes of one
 
-    def send(self, data, timeout_ms=-1):
-        """False: the rank stops this worker; or timeout_ms is 0 and there is
-        no room."""
+    def send(self, data, timeout_ms=0):
+        """False: the rank stops this worker; or timeout_ms is NO_WAIT and
+        there is no room."""
         return self._passed(_lib.wharf_worker_send(self.handle, data,
                                                    len(data), timeout_ms))
 
-    def receive(self, timeout_ms=-1):
-        """bytes. None: the rank stops this worker; or timeout_ms is 0 and
-        there is none."""
+    def receive(self, timeout_ms=0):
+        """bytes. None: the rank stops this worker; or timeout_ms is NO_WAIT
+        and there is none."""
         room, size = ctypes.create_string_buffer(self.MESSAGE), _S()
         passed = self._passed(_lib.wharf_worker_receive(
             self.handle, room, self.MESSAGE, ctypes.byref(size), timeout_ms))
@@ -382,7 +381,7 @@ class WorkerEnd(_End):
 
 wharf._arguments(
     exchange_start=[_P, _P], exchange_finish=[_P, _P], exchange_run=[_P, _P],
-    exchange_wait=[_P, _P, _I], exchange_destroy=[_R(_P)],
+    exchange_destroy=[_R(_P)],
     ring_create=[_P, _R(_RingOptions), _R(_P)], ring_destroy=[_R(_P)],
     ring_produce_begin=[_P, _P, _R(_P), _R(ctypes.c_uint64)],
     ring_produce_end=[_P, _S, _P], ring_close=[_P], ring_drain=[_P, _I],

@@ -51,7 +51,7 @@ def command(comm):
                     except wharf_work.Lost:
                         continue
                 assert answer == bytes([number, tries])
-            assert worker.receive(timeout_ms=0) is None
+            assert worker.receive(wharf_work.NO_WAIT) is None
             report = worker.stop()
         print("rank %d: sum %.6f, %d workers, %d died, the last by %s" %
               (node.rank, results.sum(), report.starts, report.deaths,

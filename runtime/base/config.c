@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 extern char **environ;
@@ -333,7 +334,7 @@ static void unknown_warn(const char *name, size_t length)
 static void unknown_check(void)
 {
     static uint64_t told; /* atomic: hash of the names told of last */
-    uint64_t hash = 0;
+    uint64_t hash = WI_HASH_START;
 
     for (int pass = 0; pass < 2; pass++) {
         for (char **at = environ; at && *at; at++) {
@@ -343,8 +344,7 @@ static void unknown_check(void)
                 continue;
             if (pass > 0)
                 unknown_warn(*at, length);
-            for (size_t i = 0; i <= length; i++)
-                hash = (hash ^ (unsigned char)(*at)[i]) * 1099511628211U;
+            hash = wi_hash(hash, *at, length + 1);
         }
         if (pass == 0 &&
             __atomic_exchange_n(&told, hash, __ATOMIC_RELAXED) == hash)

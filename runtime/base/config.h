@@ -49,7 +49,7 @@
       "kind of memory of host-space buffers on a node with GPUs")              \
     X(CHECK_RACES, "WHARF_CHECK_RACES", BOOL, "0|1", "0",                      \
       "look for ring slots that are written while others hold them; slow")     \
-    X(LEND, "WHARF_LEND", CHOICE, "auto|keep|off", "auto",                     \
+    X(LEND, "WHARF_LEND", CHOICE, "keep|off", "keep",                          \
       "keep descriptors of imported memory, to lend it to workers")            \
     X(EXCHANGE_PIECE, "WHARF_EXCHANGE_PIECE", SIZE, "0..268435456", "0",       \
       "bytes of one message to another node; 0: 1 MiB where they are staged")  \

@@ -24,6 +24,10 @@
 
 static _Thread_local wharf_error thread_record = {.rank = -1};
 
+/* The same before the public call that this thread is in first touched it: what
+ * is left of it if the call succeeds after all, by another way perhaps. */
+static _Thread_local wharf_error thread_before;
+
 /* The public call that this thread is in. Public calls may use one another;
  * the outermost is the one that the user wrote. */
 static _Thread_local struct {
@@ -31,7 +35,17 @@ static _Thread_local struct {
     int rank;
     int depth;
     uint32_t traced; /* bit d: the bracket at depth d has a range */
-} thread_call = {NULL, -1, 0, 0};
+    bool touched;    /* thread_before holds something */
+} thread_call = {.rank = -1};
+
+static wharf_error *record_touch(void)
+{
+    if (thread_call.depth > 0 && !thread_call.touched) {
+        thread_before = thread_record;
+        thread_call.touched = true;
+    }
+    return &thread_record;
+}
 
 /* Ends a text that did not fit (`length` as snprintf returned it) visibly. */
 static void text_mark_cut(char *text, size_t capacity, int length)
@@ -61,7 +75,7 @@ static wharf_status record_fill(wharf_status status, wharf_source source,
     text_copy(made.call, sizeof made.call,
               thread_call.call ? thread_call.call : "");
     text_copy(made.remedy, sizeof made.remedy, remedy ? remedy : "");
-    thread_record = made;
+    *record_touch() = made;
     return status;
 }
 
@@ -109,7 +123,15 @@ wharf_status wi_fail_native(wharf_status status, wharf_source source,
 
 wharf_error *wi_error_record(void)
 {
-    return &thread_record;
+    return record_touch();
+}
+
+wharf_status wi_error_about(int rank)
+{
+    wharf_error *record = record_touch();
+
+    record->rank = rank;
+    return record->status;
 }
 
 /* Tracing may start while brackets are open; those have no range to close. */
@@ -160,38 +182,48 @@ static void fault_tell(void)
         watcher(&thread_record);
 }
 
-wharf_status wi_call_end(wharf_status status)
+/* "not complete yet" and "closed" are answers, not failures. */
+static bool is_failure(wharf_status status)
 {
-    int rank = thread_call.rank;
+    return status != WHARF_OK && status != WHARF_ENOTREADY &&
+           status != WHARF_ECLOSED;
+}
+
+static void failure_tell(wharf_status status)
+{
     wi_log_level level;
     char text[512];
 
+    if (thread_record.status != status)
+        wi_fail(status, NULL, "%s", wharf_status_text(status));
+    /* A dead or late rank cannot tell: whoever met it does. */
+    bool witnessed = status == WHARF_EPEER || status == WHARF_ETIMEDOUT;
+    level = witnessed || thread_record.rank == thread_call.rank ? WI_LOG_ERROR
+                                                                : WI_LOG_DEBUG;
+    /* Who watches over the worker has logged its death. */
+    if (status == WHARF_EWORKER)
+        level = WI_LOG_DEBUG;
+    if (wi_log_on(level))
+        wi_log(level, "%s",
+               wharf_error_format(&thread_record, text, sizeof text));
+    if (status == WHARF_EFAULT)
+        fault_tell();
+}
+
+wharf_status wi_call_end(wharf_status status)
+{
     range_close(thread_call.depth - 1);
     if (thread_call.depth > 1) {
         thread_call.depth--;
         return status;
     }
-    /* "not complete yet" and "closed" are answers, not failures: they leave no
-     * record. */
-    if (status != WHARF_OK && status != WHARF_ENOTREADY &&
-        status != WHARF_ECLOSED) {
-        if (thread_record.status != status)
-            wi_fail(status, NULL, "%s", wharf_status_text(status));
-        /* A dead or late rank cannot tell: whoever met it does. */
-        bool witnessed = status == WHARF_EPEER || status == WHARF_ETIMEDOUT;
-        level = witnessed || thread_record.rank == rank ? WI_LOG_ERROR
-                                                        : WI_LOG_DEBUG;
-        /* Who watches over the worker has logged its death. */
-        if (status == WHARF_EWORKER)
-            level = WI_LOG_DEBUG;
-        if (wi_log_on(level))
-            wi_log(level, "%s",
-                   wharf_error_format(&thread_record, text, sizeof text));
-        if (status == WHARF_EFAULT)
-            fault_tell();
-    }
+    if (is_failure(status))
+        failure_tell(status);
+    else if (thread_call.touched && thread_record.status != status)
+        thread_record = thread_before;
     thread_call.depth = 0;
     thread_call.call = NULL;
     thread_call.rank = -1;
+    thread_call.touched = false;
     return status;
 }

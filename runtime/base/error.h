@@ -30,11 +30,17 @@ wharf_status wi_fail_native(wharf_status status, wharf_source source,
 /* This thread's record, to be read, or replaced by an agreed one. */
 wharf_error *wi_error_record(void);
 
+/* Says which rank it is about, where that is not the caller; returns its
+ * status. */
+wharf_status wi_error_about(int rank);
+
 /*
  * Brackets of every public call that can fail. begin notes the call's name and
  * the caller's node rank (-1 when not known) for the wi_fail calls below it.
  * end logs a failure that happened on this rank (of another rank: at debug
- * level), and returns status unchanged. Brackets nest; the outermost counts.
+ * level), and returns status unchanged. After a success or an answer
+ * (WHARF_ENOTREADY, WHARF_ECLOSED) the record is what it was before the call,
+ * whatever failed on the way. Brackets nest; the outermost counts.
  */
 void wi_call_begin(const char *call, int rank);
 /* For a call that learns its rank on the way (wharf_node_open). */

@@ -9,21 +9,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S INT64_C(1000000000)
-#define NS_PER_MS INT64_C(1000000)
-
 void wi_futex_wait(const uint32_t *word, uint32_t seen, wi_deadline deadline,
                    int most_ms)
 {
-    int64_t left = (int64_t)most_ms * NS_PER_MS;
+    int64_t left = (int64_t)most_ms * WI_NS_PER_MS;
     struct timespec timeout;
 
-    if (deadline != WI_NEVER && deadline - wi_now_ns() < left)
-        left = deadline - wi_now_ns();
+    if (deadline != WI_NEVER && wi_deadline_left_ns(deadline) < left)
+        left = wi_deadline_left_ns(deadline);
     if (left <= 0)
         return;
-    timeout.tv_sec = (time_t)(left / NS_PER_S);
-    timeout.tv_nsec = (long)(left % NS_PER_S);
+    timeout.tv_sec = (time_t)(left / WI_NS_PER_S);
+    timeout.tv_nsec = (long)(left % WI_NS_PER_S);
     /* Woken, timed out, interrupted or changed before: the caller looks at the
      * word again in every case, so the answer does not matter. */
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);

@@ -10,14 +10,14 @@
 
 typedef enum wi_handle_type {
     WI_HANDLE_NODE = 1,
-    WI_HANDLE_BUFFER = 2,
-    WI_HANDLE_EVENT = 3,
-    WI_HANDLE_NOTIFY = 4,
-    WI_HANDLE_BARRIER = 5,
-    WI_HANDLE_EXCHANGE = 6,
-    WI_HANDLE_WORKER = 7,
-    WI_HANDLE_RING = 20,
-    WI_HANDLE_JOINED = 21
+    WI_HANDLE_BUFFER,
+    WI_HANDLE_EVENT,
+    WI_HANDLE_NOTIFY,
+    WI_HANDLE_BARRIER,
+    WI_HANDLE_RING,
+    WI_HANDLE_EXCHANGE,
+    WI_HANDLE_WORKER,
+    WI_HANDLE_JOINED
 } wi_handle_type;
 
 wharf_status wi_handle_add(const void *object, wi_handle_type type);

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 /* Start of a file as a string; "" when it cannot be read. */
 static void file_head(const char *path, char *text, size_t capacity)
 {
@@ -78,8 +80,11 @@ bool wi_identity_same_kernel(const wi_identity *a, const wi_identity *b)
     return strcmp(a->boot_id, b->boot_id) == 0;
 }
 
-bool wi_identity_same_process(const wi_identity *a, const wi_identity *b)
+uint64_t wi_identity_number(const wi_identity *identity)
 {
-    return wi_identity_same_kernel(a, b) && a->pid_ns == b->pid_ns &&
-           a->pid == b->pid && a->start_ticks == b->start_ticks;
+    const uint64_t parts[] = {identity->pid_ns, identity->start_ticks,
+                              (uint64_t)identity->pid};
+    uint64_t hash = wi_hash(WI_HASH_START, parts, sizeof parts);
+
+    return wi_hash(hash, identity->boot_id, strlen(identity->boot_id));
 }

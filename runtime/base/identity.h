@@ -24,7 +24,8 @@ void wi_identity_self(wi_identity *identity);
 /* Same kernel? */
 bool wi_identity_same_kernel(const wi_identity *a, const wi_identity *b);
 
-/* Same process: boot id, pid namespace, pid and start time. */
-bool wi_identity_same_process(const wi_identity *a, const wi_identity *b);
+/* Tells processes of one kernel apart: boot id, pid namespace, pid and start
+ * time in one number. */
+uint64_t wi_identity_number(const wi_identity *identity);
 
 #endif

@@ -47,6 +47,27 @@ char *wi_strdup(const char *text)
     return copy;
 }
 
+/* Doubled at least, so that growing one by one costs no more than that. */
+void *wi_grow(void *array, size_t *room, size_t used, size_t needed,
+              size_t size)
+{
+    size_t wanted = *room < 32 ? 64 : 2 * *room;
+    void *grown;
+
+    if (array && needed <= *room)
+        return array;
+    if (wanted < needed)
+        wanted = needed;
+    grown = block_get("grow", wanted, size);
+    if (!grown)
+        return NULL;
+    if (used > 0)
+        memcpy(grown, array, used * size);
+    wi_free(array);
+    *room = wanted;
+    return grown;
+}
+
 void wi_free(void *pointer)
 {
     if (!pointer)

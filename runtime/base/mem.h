@@ -13,6 +13,12 @@ void *wi_calloc(size_t count, size_t size);
 /* Copy of a string; NULL as above. */
 char *wi_strdup(const char *text);
 
+/* Room for `needed` elements of `size` bytes where `array` has *room, the first
+ * `used` of them set: `array`, or a larger one in its stead. NULL as above, and
+ * `array` stays. */
+void *wi_grow(void *array, size_t *room, size_t used, size_t needed,
+              size_t size);
+
 /* NULL is ignored. */
 void wi_free(void *pointer);
 

@@ -59,8 +59,7 @@ typedef struct child {
     int error; /* errno of what failed; 0: the program runs */
 } child;
 
-/* ---- In the child: system calls only ---------------------------------------
- */
+/* ---- In the child: system calls only ------------------------------------- */
 
 /* The child's stack is memory that the sanitizers know nothing of. */
 #define BARE                                                                   \
@@ -132,8 +131,7 @@ BARE static int child_main(void *argument)
     return 127;
 }
 
-/* ---- In the parent ----------------------------------------------------------
- */
+/* ---- In the parent ------------------------------------------------------- */
 
 /* With every signal held off: a handler must not run in the child, which has
  * our memory. */
@@ -269,8 +267,7 @@ void wi_spawn_bury(pid_t pid)
         ;
 }
 
-/* ---- Environment ------------------------------------------------------------
- */
+/* ---- Environment --------------------------------------------------------- */
 
 static bool is_left_out(const char *variable, const char *const *prefixes,
                         const char *more)

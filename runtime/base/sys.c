@@ -152,6 +152,18 @@ undo_create:
     return status;
 }
 
+wharf_status wi_sys_duplicate(int fd, int *again)
+{
+    int got = -1;
+
+    if (!call_faulted("dup"))
+        got = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (got < 0)
+        return wi_fail_os(errno, descriptor_remedy(errno),
+                          "a second descriptor of a file");
+    return descriptor_take(got, again);
+}
+
 static wharf_status reopen(int fd, int mode, int *again)
 {
     char path[40];
@@ -293,6 +305,14 @@ wharf_status wi_sys_eventfd(int *fd)
     return descriptor_take(got, fd);
 }
 
+void wi_sys_wake(int fd)
+{
+    const uint64_t one = 1;
+
+    while (write(fd, &one, sizeof one) < 0 && errno == EINTR)
+        continue;
+}
+
 wharf_status wi_sys_bind(int fd, const struct sockaddr *address,
                          socklen_t length)
 {
@@ -389,6 +409,82 @@ wharf_status wi_sys_recvmsg(int fd, struct msghdr *message, size_t *bytes)
         return WHARF_ENOTREADY;
     return wi_fail_os(errno, descriptor_remedy(errno),
                       "recvmsg on a Unix socket");
+}
+
+int wi_sys_errno(void)
+{
+    const wharf_error *record = wi_error_record();
+
+    return record->source == WHARF_SOURCE_OS ? record->native : 0;
+}
+
+bool wi_sys_peer_gone(void)
+{
+    int errnum = wi_sys_errno();
+
+    return errnum == EPIPE || errnum == ECONNRESET || errnum == ENOTCONN;
+}
+
+bool wi_sys_crowded(void)
+{
+    return wi_sys_errno() == ETOOMANYREFS;
+}
+
+void wi_sys_fds_put(struct msghdr *message, wi_sys_room *room, const int *fds,
+                    int count)
+{
+    size_t length = (size_t)count * sizeof *fds;
+    struct cmsghdr *head;
+
+    if (count == 0)
+        return;
+    memset(room->bytes, 0, CMSG_SPACE(length));
+    message->msg_control = room->bytes;
+    message->msg_controllen = CMSG_SPACE(length);
+    head = CMSG_FIRSTHDR(message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(length);
+    memcpy(CMSG_DATA(head), fds, length);
+}
+
+void wi_sys_fds_expect(struct msghdr *message, wi_sys_room *room, int most)
+{
+    message->msg_control = room->bytes;
+    message->msg_controllen = CMSG_SPACE((size_t)most * sizeof(int));
+}
+
+int wi_sys_fds_take(struct msghdr *message, int *fds)
+{
+    int count = 0;
+
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head;
+         head = CMSG_NXTHDR(message, head)) {
+        size_t length = head->cmsg_len - CMSG_LEN(0);
+
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+            continue;
+        memcpy(&fds[count], CMSG_DATA(head), length);
+        for (size_t i = 0; i < length / sizeof(int); i++)
+            wi_sys_adopt(fds[count++]);
+    }
+    if (!(message->msg_flags & MSG_CTRUNC))
+        return count;
+    while (count > 0)
+        wi_sys_close(&fds[--count]);
+    return -1;
+}
+
+/* Only a failed flush has an errno; an earlier failed write has lost its own.
+ */
+wharf_status wi_sys_flush(FILE *file, const char *what)
+{
+    int errnum = fflush(file) != 0 ? errno : ferror(file) ? EIO : 0;
+
+    if (errnum == 0)
+        return WHARF_OK;
+    return wi_fail_os(errnum, "check the file's disk and permissions",
+                      "%s could not be written", what);
 }
 
 wharf_status wi_sys_random(void *bytes, size_t count)

@@ -8,7 +8,9 @@
 #ifndef WI_BASE_SYS_H
 #define WI_BASE_SYS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "wharf/status.h"
@@ -16,6 +18,8 @@
 /* Nameless shared memory of `bytes` zeroed bytes. */
 wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd);
 
+/* A second descriptor of the same open file description. */
+wharf_status wi_sys_duplicate(int fd, int *again);
 /* A second open file description of the same memfd (for locks of one's own). */
 wharf_status wi_sys_reopen(int fd, int *again);
 /* The same for reading alone: it cannot be mapped for writing. */
@@ -52,12 +56,40 @@ wharf_status wi_sys_sendmsg(int fd, const struct msghdr *message,
                             size_t *bytes);
 wharf_status wi_sys_recvmsg(int fd, struct msghdr *message, size_t *bytes);
 
+/* Of the call above that failed just now: its errno (0: it was no system call
+ * that failed), and whether that says that the other end of a socket is gone,
+ * or that too many descriptors are on their way: then try again in a ms. */
+int wi_sys_errno(void);
+bool wi_sys_peer_gone(void);
+bool wi_sys_crowded(void);
+
+/* Descriptors that go with a message, the most that the kernel takes. */
+#define WI_SYS_FDS 253
+typedef union wi_sys_room {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(WI_SYS_FDS * sizeof(int))];
+} wi_sys_room;
+
+/* Before a sendmsg; they stay the caller's. */
+void wi_sys_fds_put(struct msghdr *message, wi_sys_room *room, const int *fds,
+                    int count);
+/* Before a recvmsg: room for `most`. */
+void wi_sys_fds_expect(struct msghdr *message, wi_sys_room *room, int most);
+/* After it: how many came, which are counted and the caller's; -1: some found
+ * no room, all are closed. */
+int wi_sys_fds_take(struct msghdr *message, int *fds);
+
 /* Two connected Unix sockets of a type, a pipe (reader first), a counter that
  * can be polled; all of them non-blocking but for the pipe's writer, which a
  * program gets that expects nothing of the kind. */
 wharf_status wi_sys_socketpair(int type, int fds[2]);
 wharf_status wi_sys_pipe(int fds[2]);
 wharf_status wi_sys_eventfd(int *fd);
+/* Makes such a counter readable. */
+void wi_sys_wake(int fd);
+
+/* After printing: WHARF_EOS if not all of `what` went to the file. */
+wharf_status wi_sys_flush(FILE *file, const char *what);
 
 /* Random bytes from the kernel. */
 wharf_status wi_sys_random(void *bytes, size_t count);

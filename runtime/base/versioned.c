@@ -13,7 +13,7 @@ static wharf_status size_of(const void *object, const char *what, size_t known,
         memcpy(size, object, sizeof *size);
     if (!object || *size <= sizeof *size)
         return wi_fail(WHARF_EARG,
-                       "set its struct_size, or use the _INIT macro",
+                       "start from its _INIT macro, which sets struct_size",
                        object ? "%s has a struct_size of %zu, here it is %zu"
                               : "%s is NULL",
                        what, object ? *size : 0, known);

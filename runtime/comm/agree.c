@@ -183,7 +183,7 @@ static uint64_t round_wait(wi_comm *comm, uint64_t round, uint64_t need,
         if (wi_patience_spins(&patience))
             continue;
         decision = round_check_peers(comm, round, need, first, &patience);
-        if (!decision && wi_deadline_passed(deadline))
+        if (!decision && wi_deadline_run_out(deadline))
             decision = round_give_up(comm, round, need);
         if (decision)
             return decision;
@@ -303,15 +303,13 @@ static wharf_status heads_compare(const wi_comm *comm)
 
         if (a->kind == b->kind && a->root == b->root && a->bytes == b->bytes)
             continue;
-        wharf_ignore(
-            wi_fail(WHARF_EMISMATCH,
-                    "make collective calls in the same order on every "
-                    "rank",
-                    "rank %d is at %s (%llu bytes), rank 0 at %s (%llu bytes)",
-                    r, kind_name(b->kind), (unsigned long long)b->bytes,
-                    kind_name(a->kind), (unsigned long long)a->bytes));
-        wi_error_record()->rank = r;
-        return WHARF_EMISMATCH;
+        wi_fail(WHARF_EMISMATCH,
+                "make collective calls in the same order on every "
+                "rank",
+                "rank %d is at %s (%llu bytes), rank 0 at %s (%llu bytes)", r,
+                kind_name(b->kind), (unsigned long long)b->bytes,
+                kind_name(a->kind), (unsigned long long)a->bytes);
+        return wi_error_about(r);
     }
     return WHARF_OK;
 }

@@ -11,19 +11,18 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/futex.h"
+#include "base/spawn.h"
 #include "comm/private.h"
 
 #define SPIN_NS 15000
-#define WATCH_NS 100000000
 #define WATCH_LEAST 32
-#define POKE_NS 1000000
+#define POKE_NS WI_NS_PER_MS
 /* Ranks that wait for long poke less often. */
-#define LONG_NS 1000000000
+#define LONG_NS WI_NS_PER_S
 #define SLEEP_MS 20
 
 #define CLOSE_REMEDY "close the node on every rank that is left"
@@ -69,7 +68,7 @@ static bool process_gone(const wi_comm *comm, int rank)
 
     if (own->pid_ns == 0 || own->pid_ns != other->pid_ns)
         return false;
-    poll_end.fd = (int)syscall(SYS_pidfd_open, other->pid, 0);
+    poll_end.fd = wi_spawn_pidfd(other->pid);
     if (poll_end.fd < 0)
         return errno == ESRCH;
     gone = poll(&poll_end, 1, 0) == 1;
@@ -94,20 +93,13 @@ bool wi_alive_dead(const wi_comm *comm, int rank)
     return gone && !wi_alive_left(comm, rank);
 }
 
-static wharf_status fail_at(wharf_status status, int rank)
-{
-    wi_error_record()->rank = rank;
-    return status;
-}
-
 wharf_status wi_alive_fail_dead(const wi_comm *comm, int rank)
 {
     const wi_identity *who = &comm->identities[rank];
 
-    return fail_at(wi_fail(WHARF_EPEER, CLOSE_REMEDY,
-                           "rank %d (pid %d on %s) died", rank, who->pid,
-                           who->host),
-                   rank);
+    wi_fail(WHARF_EPEER, CLOSE_REMEDY, "rank %d (pid %d on %s) died", rank,
+            who->pid, who->host);
+    return wi_error_about(rank);
 }
 
 wharf_status wi_alive_fail_left(const wi_comm *comm, int rank)
@@ -117,21 +109,20 @@ wharf_status wi_alive_fail_left(const wi_comm *comm, int rank)
                           ? "finalised MPI with the node open"
                           : "has closed the node";
 
-    return fail_at(wi_fail(WHARF_EPEER, CLOSE_REMEDY,
-                           "rank %d (pid %d on %s) %s", rank, who->pid,
-                           who->host, how),
-                   rank);
+    wi_fail(WHARF_EPEER, CLOSE_REMEDY, "rank %d (pid %d on %s) %s", rank,
+            who->pid, who->host, how);
+    return wi_error_about(rank);
 }
 
 wharf_status wi_alive_fail_lost(const wi_comm *comm, int rank)
 {
     const wi_identity *who = &comm->identities[rank];
 
-    return fail_at(wi_fail(WHARF_EPEER, CLOSE_REMEDY,
-                           "rank %d (pid %d on %s) missed so many collective "
-                           "calls in a row that it counts as lost",
-                           rank, who->pid, who->host),
-                   rank);
+    wi_fail(WHARF_EPEER, CLOSE_REMEDY,
+            "rank %d (pid %d on %s) missed so many collective "
+            "calls in a row that it counts as lost",
+            rank, who->pid, who->host);
+    return wi_error_about(rank);
 }
 
 wharf_status wi_alive_fail_late(const wi_comm *comm, int rank, int more)
@@ -141,13 +132,13 @@ wharf_status wi_alive_fail_late(const wi_comm *comm, int rank, int more)
 
     if (more > 0)
         snprintf(others, sizeof others, " and %d more", more);
-    return fail_at(wi_fail(WHARF_ETIMEDOUT,
-                           "check that every rank makes the same calls; if it "
-                           "is only slow, raise WHARF_TIMEOUT_MS",
-                           "rank %d (pid %d on %s)%s did not come before the "
-                           "deadline",
-                           rank, who->pid, who->host, others),
-                   rank);
+    wi_fail(WHARF_ETIMEDOUT,
+            "check that every rank makes the same calls; if it "
+            "is only slow, raise WHARF_TIMEOUT_MS",
+            "rank %d (pid %d on %s)%s did not come before the "
+            "deadline",
+            rank, who->pid, who->host, others);
+    return wi_error_about(rank);
 }
 
 void wi_patience_begin(wi_patience *patience, const wi_comm *comm,
@@ -157,7 +148,7 @@ void wi_patience_begin(wi_patience *patience, const wi_comm *comm,
 
     patience->begin = now;
     patience->spin_until = comm->spin ? now + SPIN_NS : now;
-    patience->next_watch = now + WATCH_NS;
+    patience->next_watch = now + WI_WATCH_NS;
     patience->next_poke = now;
     patience->turns = 0;
     patience->watched = comm->rank;
@@ -218,7 +209,7 @@ bool wi_patience_watch(wi_patience *patience, const wi_comm *comm)
 
     if (now < patience->next_watch)
         return false;
-    patience->next_watch = now + WATCH_NS;
+    patience->next_watch = now + WI_WATCH_NS;
     patience->watched = (patience->watched + watch_width(comm)) % comm->size;
     return true;
 }
@@ -231,10 +222,13 @@ bool wi_patience_covers(const wi_patience *patience, const wi_comm *comm,
     return (ahead < 0 ? ahead + comm->size : ahead) < watch_width(comm);
 }
 
-wharf_status wi_comm_check_alive(wi_comm *comm, int rank)
+wharf_status wi_comm_check_alive(const wi_comm *comm, int rank)
 {
-    if (wi_alive_dead(comm, rank))
-        return wi_alive_fail_dead(comm, rank);
+    int first = rank < 0 ? 0 : rank, last = rank < 0 ? comm->size - 1 : rank;
+
+    for (int r = first; r <= last; r++)
+        if (wi_alive_dead(comm, r))
+            return wi_alive_fail_dead(comm, r);
     return WHARF_OK;
 }
 
@@ -293,7 +287,7 @@ wharf_status wi_comm_wait(wi_comm *comm, int rank, const uint32_t *word,
         status = peers_check(comm, rank, &patience);
         if (status != WHARF_OK)
             return done(argument) ? WHARF_OK : status;
-        if (wi_deadline_passed(deadline))
+        if (wi_deadline_run_out(deadline))
             return fail_overdue(comm, rank);
         wi_futex_wait(word, seen, deadline,
                       wi_patience_sleep_ms(&patience, comm));

@@ -66,7 +66,7 @@ static void opening_end(wi_opening *o)
 
 wharf_status wi_opening_wait(wi_opening *o, const char *call)
 {
-    wharf_status status = wi_mpi_wait(&o->request, call, o->deadline);
+    wharf_status status = wi_mpi_wait(&o->request, call, NULL, o->deadline);
 
     if (status == WHARF_ETIMEDOUT)
         o->stuck = true;
@@ -186,7 +186,7 @@ static wharf_status whole_gather(wi_opening *o)
     if (code != MPI_SUCCESS)
         return wi_mpi_fail(code, "MPI_Ibarrier");
     if (deadline != WI_NEVER &&
-        deadline - wi_now_ns() < (int64_t)GRACE_MS * 1000000)
+        deadline - wi_now_ns() < GRACE_MS * WI_NS_PER_MS)
         o->deadline = wi_deadline_in_ms(GRACE_MS);
     status = wi_opening_wait(o, "MPI_Ibarrier");
     o->deadline = deadline;
@@ -213,34 +213,6 @@ static void whole_undo(wi_opening *o)
 
 /* ---- the body ---- */
 
-static wharf_status world_ranks(wi_comm *comm)
-{
-    MPI_Group node = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
-    int *ranks = wi_calloc((size_t)comm->size, sizeof *ranks);
-    int code;
-
-    comm->world_ranks = wi_calloc((size_t)comm->size, sizeof *ranks);
-    if (!ranks || !comm->world_ranks) {
-        wi_free(ranks);
-        return WHARF_ENOMEM;
-    }
-    for (int r = 0; r < comm->size; r++)
-        ranks[r] = r;
-    MPI_Comm_group(comm->mpi, &node);
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    code = MPI_Group_translate_ranks(node, comm->size, ranks, world,
-                                     comm->world_ranks);
-    MPI_Group_free(&node);
-    MPI_Group_free(&world);
-    wi_free(ranks);
-    if (code != MPI_SUCCESS)
-        return wi_mpi_fail(code, "MPI_Group_translate_ranks");
-    for (int r = 0; r < comm->size; r++)
-        if (comm->world_ranks[r] == MPI_UNDEFINED)
-            comm->world_ranks[r] = -1;
-    return WHARF_OK;
-}
-
 /* Node ranks are in the order of the whole's ranks, so their cards are the
  * group's in order. */
 static wharf_status body_fill(wi_opening *o, size_t shared_bytes)
@@ -261,8 +233,8 @@ static wharf_status body_fill(wi_opening *o, size_t shared_bytes)
         return wi_fail(WHARF_ELIMIT, "run fewer ranks on each node",
                        "the node has %d ranks, at most %d are supported",
                        comm->size, WHARF_MAX_RANKS);
-    if (world_ranks(comm) != WHARF_OK || wi_channel_new(comm) != WHARF_OK)
-        return wi_error_record()->status;
+    if (wi_channel_new(comm) != WHARF_OK)
+        return WHARF_ENOMEM;
     return wi_control_layout(comm->size, shared_bytes, &comm->control_bytes,
                              &comm->shared_offset);
 }
@@ -347,7 +319,6 @@ static void body_free(wi_comm *comm)
     if (comm->control)
         wi_control_leave(comm);
     wi_channel_free(comm);
-    wi_free(comm->world_ranks);
     wi_free(comm->identities);
     wi_free(comm);
 }
@@ -487,11 +458,6 @@ const wi_identity *wi_comm_identity(const wi_comm *comm, int rank)
 const char *wi_comm_remark(const wi_comm *comm)
 {
     return comm->remark;
-}
-
-int wi_comm_world_rank(const wi_comm *comm, int rank)
-{
-    return comm->world_ranks[rank];
 }
 
 void *wi_comm_shared(const wi_comm *comm)

@@ -12,7 +12,8 @@
  * Files: comm.c (open, close), mpi.c (MPI with deadlines), dup.c (the user's
  * communicator's duplicate), split.c (who shares memory), hello.c (connecting),
  * control.c (the block), agree.c (rounds), alive.c (deaths, waiting), channel.c
- * and exchange.c (descriptors), registry.c (MPI_Finalize).
+ * and exchange.c (descriptors), registry.c (MPI_Finalize), fortran.c (handles).
+ * What reaches beyond the node is behind remote.h.
  *
  * Threads: one collective at a time per comm, under the caller's lock; the
  * local calls from any thread.
@@ -48,10 +49,6 @@ wharf_status wi_comm_close(wi_comm **comm, wi_deadline deadline);
 /* The same for a rank that knows that not all will come: waits for nobody. */
 void wi_comm_leave(wi_comm **comm);
 
-/* What MPI_Finalize calls first, before MPI is gone (one for the process; NULL:
- * nothing). Only local work is allowed in it. */
-void wi_comm_at_finalize(void (*callback)(void *argument), void *argument);
-
 /* Fortran's integer handles: MPI_COMM_NULL for one that names nothing. */
 MPI_Comm wi_comm_of_fortran(int comm);
 int wi_comm_to_fortran(MPI_Comm comm);
@@ -62,8 +59,6 @@ MPI_Comm wi_comm_mpi(const wi_comm *comm);
 const wi_identity *wi_comm_identity(const wi_comm *comm, int rank);
 /* How the ranks were found, for wharf-info; "" when nothing is remarkable. */
 const char *wi_comm_remark(const wi_comm *comm);
-/* Rank of a node rank in MPI_COMM_WORLD; -1 when unknown. */
-int wi_comm_world_rank(const wi_comm *comm, int rank);
 
 /* The caller's bytes of the control block, the same memory on all ranks. */
 void *wi_comm_shared(const wi_comm *comm);
@@ -102,9 +97,9 @@ wharf_status wi_comm_agree(wi_comm *comm, wharf_status mine,
  * did not come, so that the next one is met where they are now. Local. */
 void wi_comm_skip_missed(wi_comm *comm);
 
-/* WHARF_EPEER (record filled) if the rank is dead; closing the node is not
- * dying. Local, a few system calls. */
-wharf_status wi_comm_check_alive(wi_comm *comm, int rank);
+/* WHARF_EPEER (record filled) if the rank, or any rank if -1, is dead; closing
+ * the node is not dying. Local, a few system calls a rank. */
+wharf_status wi_comm_check_alive(const wi_comm *comm, int rank);
 
 /* Has the rank died, or closed the node? Without a record. */
 bool wi_comm_gone(const wi_comm *comm, int rank);
@@ -130,6 +125,9 @@ typedef struct wi_parcel {
     int count; /* of fds */
     int fds[WI_PARCEL_FDS];
 } wi_parcel;
+
+/* Closes its descriptors. */
+void wi_parcel_drop(const wi_parcel *parcel);
 
 /* Called for each parcel of another rank, in order of arrival; owns fds. */
 typedef void (*wi_parcel_taker)(void *argument, int index,

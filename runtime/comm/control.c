@@ -69,8 +69,8 @@ static wharf_status control_lock(wi_comm *comm, int fd)
     wharf_status status = wi_sys_reopen(fd, &comm->lock_fd);
     wi_presence presence = WI_PRESENT;
 
-    if (status != WHARF_OK && wi_channel_errno() != ENOENT &&
-        wi_channel_errno() != EACCES)
+    if (status != WHARF_OK && wi_sys_errno() != ENOENT &&
+        wi_sys_errno() != EACCES)
         return status;
     if (status == WHARF_OK && wi_alive_lock(comm))
         presence = WI_LOCKED;

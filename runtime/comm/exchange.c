@@ -119,14 +119,12 @@ static wharf_status message_send(exchange *x, int socket, wi_relay *entry)
     wharf_status status = wi_channel_send(
         socket, &entry->message, sizeof entry->message, entry->fds,
         entry->message.broken ? 0 : entry->message.count);
-    int errnum;
 
     if (status == WHARF_OK || status == WHARF_ENOTREADY)
         return status;
-    errnum = wi_channel_errno();
-    if (errnum == EPIPE || errnum == ECONNRESET || errnum == ENOTCONN)
+    if (wi_sys_peer_gone())
         return WHARF_EPEER;
-    if (errnum == ETOOMANYREFS) {
+    if (wi_sys_crowded()) {
         x->crowded = true;
         return WHARF_ENOTREADY;
     }
@@ -167,7 +165,7 @@ static wharf_status message_receive(exchange *x, int socket, int from,
 
         if (status == WHARF_ENOTREADY)
             return status;
-        if (status != WHARF_OK && wi_channel_errno() != ECONNRESET) {
+        if (status != WHARF_OK && !wi_sys_peer_gone()) {
             /* The message is still there. */
             exchange_fail(x, status);
             return WHARF_ENOTREADY;
@@ -195,7 +193,7 @@ static wharf_status message_receive(exchange *x, int socket, int from,
 
 /* ---- the other ranks ---- */
 
-static wharf_status guest_gone(exchange *x)
+static wharf_status other_gone(exchange *x)
 {
     if (wi_alive_left(x->comm, 0))
         return wi_alive_fail_left(x->comm, 0);
@@ -204,7 +202,7 @@ static wharf_status guest_gone(exchange *x)
 
 /* Sends what can be sent, takes what has come. WHARF_ENOTREADY: there is more
  * to do. */
-static wharf_status guest_step(exchange *x)
+static wharf_status other_step(exchange *x)
 {
     int socket = x->c->sockets[0];
 
@@ -215,7 +213,7 @@ static wharf_status guest_step(exchange *x)
         relay_own(x, x->c->inbox, x->own_next);
         status = message_send(x, socket, x->c->inbox);
         if (status == WHARF_EPEER)
-            return guest_gone(x);
+            return other_gone(x);
         if (status != WHARF_OK)
             break;
         x->own_next = parcel_next(x, x->comm->rank, x->own_next + 1);
@@ -224,7 +222,7 @@ static wharf_status guest_step(exchange *x)
         wharf_status status = message_receive(x, socket, -1, x->c->inbox);
 
         if (status == WHARF_EPEER)
-            return guest_gone(x);
+            return other_gone(x);
         if (status != WHARF_OK)
             break;
         parcel_came(x, &x->c->inbox->message);
@@ -234,7 +232,7 @@ static wharf_status guest_step(exchange *x)
                                                       : WHARF_ENOTREADY;
 }
 
-static int guest_polls(exchange *x)
+static int other_polls(exchange *x)
 {
     struct pollfd *poll = x->c->polls;
 
@@ -268,7 +266,7 @@ static void ring_push(exchange *x)
 
 /* A rank went away with parcels due or to be sent: the others get broken ones
  * in place of what it did not send. */
-static void host_lost(exchange *x, int rank)
+static void hub_lost(exchange *x, int rank)
 {
     if (wi_alive_left(x->comm, rank))
         exchange_fail(x, wi_alive_fail_left(x->comm, rank));
@@ -278,7 +276,7 @@ static void host_lost(exchange *x, int rank)
 }
 
 /* Reads from one rank while there is room. */
-static bool host_read(exchange *x, int rank)
+static bool hub_read(exchange *x, int rank)
 {
     wi_channel *c = x->c;
     bool moved = false;
@@ -290,7 +288,7 @@ static bool host_read(exchange *x, int rank)
         if (c->sockets[rank] >= 0) {
             status = message_receive(x, c->sockets[rank], rank, entry);
             if (status == WHARF_EPEER)
-                host_lost(x, rank);
+                hub_lost(x, rank);
         }
         if (status == WHARF_ENOTREADY)
             break;
@@ -304,7 +302,7 @@ static bool host_read(exchange *x, int rank)
 }
 
 /* Sends one rank what it has not yet got. */
-static bool host_write(exchange *x, int rank)
+static bool hub_write(exchange *x, int rank)
 {
     wi_channel *c = x->c;
     bool moved = false;
@@ -318,7 +316,7 @@ static bool host_write(exchange *x, int rank)
             if (status == WHARF_ENOTREADY)
                 break;
             if (status == WHARF_EPEER)
-                host_lost(x, rank);
+                hub_lost(x, rank);
         }
         moved = true;
     }
@@ -326,7 +324,7 @@ static bool host_write(exchange *x, int rank)
 }
 
 /* Takes what every rank was sent. */
-static bool host_retire(exchange *x)
+static bool hub_retire(exchange *x)
 {
     uint64_t done = x->tail;
     bool moved = false;
@@ -347,7 +345,7 @@ static bool host_retire(exchange *x)
     return moved;
 }
 
-static wharf_status host_step(exchange *x)
+static wharf_status hub_step(exchange *x)
 {
     bool moved;
 
@@ -361,17 +359,17 @@ static wharf_status host_step(exchange *x)
             moved = true;
         }
         for (int r = 1; r < x->comm->size; r++)
-            moved |= host_read(x, r);
+            moved |= hub_read(x, r);
         for (int r = 1; r < x->comm->size; r++)
-            moved |= host_write(x, r);
-        moved |= host_retire(x);
+            moved |= hub_write(x, r);
+        moved |= hub_retire(x);
     } while (moved);
     return x->missing == 0 && x->own_next == x->count && x->head == x->tail
                ? WHARF_OK
                : WHARF_ENOTREADY;
 }
 
-static int host_polls(exchange *x)
+static int hub_polls(exchange *x)
 {
     int count = 0;
 
@@ -434,11 +432,11 @@ static wharf_status exchange_rest(exchange *x)
     status = wi_round_peek(x->comm);
     if (status == WHARF_OK && wi_patience_watch(&x->patience, x->comm))
         status = exchange_watch(x);
-    if (status == WHARF_OK && wi_deadline_passed(x->deadline))
+    if (status == WHARF_OK && wi_deadline_run_out(x->deadline))
         status = exchange_overdue(x);
     if (status != WHARF_OK)
         return status;
-    count = x->comm->rank == 0 ? host_polls(x) : guest_polls(x);
+    count = x->comm->rank == 0 ? hub_polls(x) : other_polls(x);
     most_ms = wi_patience_sleep_ms(&x->patience, x->comm);
     if (x->crowded)
         most_ms = 1;
@@ -451,7 +449,7 @@ static void exchange_run(exchange *x)
     wharf_status status;
 
     for (;;) {
-        status = x->comm->rank == 0 ? host_step(x) : guest_step(x);
+        status = x->comm->rank == 0 ? hub_step(x) : other_step(x);
         if (status != WHARF_ENOTREADY)
             break;
         status = exchange_rest(x);
@@ -498,7 +496,7 @@ wharf_status wi_comm_exchange(wi_comm *comm, int count, const int *senders,
         }
     }
     if (comm->rank != 0 && c->sockets[0] < 0)
-        return guest_gone(&x);
+        return other_gone(&x);
     x.own_next = parcel_next(&x, comm->rank, 0);
     wi_patience_begin(&x.patience, comm, true);
     exchange_run(&x);

@@ -46,13 +46,13 @@ typedef struct welcome {
 } welcome;
 
 /* Rank 0's side. */
-typedef struct host {
+typedef struct hub {
     wi_opening *o;
     int listener;
     int pending[PENDING]; /* in order of arrival */
     int pending_count;
     int joined; /* other ranks that are in */
-} host;
+} hub;
 
 /* Takes the same time wherever the first difference is. */
 static bool token_equal(const unsigned char *a, const unsigned char *b)
@@ -81,7 +81,25 @@ static bool peer_is(const wi_comm *comm, int socket, int rank)
     return peer.pid == comm->identities[rank].pid;
 }
 
-static wharf_status host_listen(host *h)
+/* Rank 0 is not who it said it is: most likely one of the two has changed its
+ * user since it was started. */
+static wharf_status fail_other_process(const wi_comm *comm, int socket)
+{
+    struct ucred peer = {0};
+    socklen_t bytes = sizeof peer;
+
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return wi_fail_os(wi_sys_errno(), NULL, "who has the socket of rank 0");
+    return wi_fail(WHARF_EOS,
+                   "run all ranks of a node as one user, with one view of "
+                   "processes",
+                   "the socket of rank 0 belongs to another process (user %u, "
+                   "pid %d; this rank is of user %u)",
+                   (unsigned)peer.uid, (int)peer.pid,
+                   (unsigned)comm->identities[comm->rank].uid);
+}
+
+static wharf_status hub_listen(hub *h)
 {
     wi_invite *invite = &h->o->invite;
     struct sockaddr *address = (struct sockaddr *)&invite->address;
@@ -113,7 +131,7 @@ static wharf_status host_listen(host *h)
     return WHARF_OK;
 }
 
-static void pending_drop(host *h, int at)
+static void pending_drop(hub *h, int at)
 {
     wi_sys_close(&h->pending[at]);
     h->pending_count--;
@@ -123,7 +141,7 @@ static void pending_drop(host *h, int at)
 
 /* Takes what came to the listener. Out of descriptors: whoever said nothing
  * yet makes room. */
-static wharf_status host_accept(host *h)
+static wharf_status hub_accept(hub *h)
 {
     for (;;) {
         int fd = -1;
@@ -132,7 +150,7 @@ static wharf_status host_accept(host *h)
         if (status == WHARF_ENOTREADY)
             return WHARF_OK;
         if (status != WHARF_OK) {
-            if (h->pending_count == 0 || wi_channel_errno() != EMFILE)
+            if (h->pending_count == 0 || wi_sys_errno() != EMFILE)
                 return status;
             pending_drop(h, 0);
             continue;
@@ -162,7 +180,7 @@ int wi_hello_join_rank(const void *data, size_t bytes,
 }
 
 /* The rank that spoke and is not in yet, or -1. */
-static int join_rank(const host *h, int fd, const join *said, size_t bytes)
+static int join_rank(const hub *h, int fd, const join *said, size_t bytes)
 {
     const wi_comm *comm = h->o->comm;
     int rank = wi_hello_join_rank(said, bytes, h->o->invite.token, comm->size);
@@ -175,7 +193,7 @@ static int join_rank(const host *h, int fd, const join *said, size_t bytes)
 
 /* Reads what the pending ones said. Any descriptors that a stranger sent along
  * are thrown away by the kernel, for there is no room for them. */
-static void host_read(host *h)
+static void hub_read(hub *h)
 {
     for (int i = 0; i < h->pending_count;) {
         join said;
@@ -200,16 +218,16 @@ static void host_read(host *h)
     }
 }
 
-static wharf_status host_serve(host *h)
+static wharf_status hub_serve(hub *h)
 {
-    wharf_status status = host_accept(h);
+    wharf_status status = hub_accept(h);
 
-    host_read(h);
+    hub_read(h);
     return status;
 }
 
 /* Sleeps until something comes, not longer than a look at MPI may wait. */
-static void host_sleep(host *h)
+static void hub_sleep(hub *h)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     struct pollfd polls[PENDING + 1];
@@ -224,7 +242,7 @@ static void host_sleep(host *h)
 
 /* Rank 0 serves its socket while it waits for the agreement "all connected",
  * because a full backlog would keep a rank from connecting. */
-static wharf_status host_agree(host *h, wharf_status mine)
+static wharf_status hub_agree(hub *h, wharf_status mine)
 {
     wi_opening *o = h->o;
     wi_comm *comm = o->comm;
@@ -239,8 +257,8 @@ static wharf_status host_agree(host *h, wharf_status mine)
         if (status != WHARF_ENOTREADY || wi_deadline_passed(o->deadline))
             break;
         if (served == WHARF_OK)
-            served = host_serve(h);
-        host_sleep(h);
+            served = hub_serve(h);
+        hub_sleep(h);
     }
     if (status == WHARF_OK || status == WHARF_ENOTREADY)
         status = wi_opening_agree_end(o, comm->mpi, comm->rank, mine);
@@ -248,13 +266,13 @@ static wharf_status host_agree(host *h, wharf_status mine)
 }
 
 /* All have connected and spoken: reads until all are in. */
-static wharf_status host_gather(host *h)
+static wharf_status hub_gather(hub *h)
 {
     wi_comm *comm = h->o->comm;
     wharf_status status = WHARF_OK;
 
     while (status == WHARF_OK && h->joined < comm->size - 1) {
-        status = host_serve(h);
+        status = hub_serve(h);
         if (status != WHARF_OK || h->joined == comm->size - 1)
             break;
         if (wi_deadline_passed(h->o->deadline)) {
@@ -264,7 +282,7 @@ static wharf_status host_gather(host *h)
                 r++;
             return wi_alive_fail_late(comm, r, comm->size - 2 - h->joined);
         }
-        host_sleep(h);
+        hub_sleep(h);
     }
     return status;
 }
@@ -276,8 +294,7 @@ static wharf_status send_patiently(int fd, const void *data, size_t bytes,
     for (;;) {
         wharf_status status = wi_channel_send(fd, data, bytes, fds, count);
         struct pollfd ready = {.fd = fd, .events = POLLOUT};
-        bool crowded =
-            status == WHARF_EOS && wi_channel_errno() == ETOOMANYREFS;
+        bool crowded = status == WHARF_EOS && wi_sys_crowded();
 
         if ((status != WHARF_ENOTREADY && !crowded) ||
             wi_deadline_passed(deadline))
@@ -290,7 +307,7 @@ static wharf_status send_patiently(int fd, const void *data, size_t bytes,
 }
 
 /* Tells every rank that is in how it went; ok: with the control block. */
-static wharf_status host_welcome(host *h, int control_fd)
+static wharf_status hub_welcome(hub *h, int control_fd)
 {
     wi_comm *comm = h->o->comm;
     welcome said = {.magic = WI_COMM_MAGIC,
@@ -316,7 +333,7 @@ static wharf_status host_welcome(host *h, int control_fd)
     return first;
 }
 
-static void host_end(host *h)
+static void hub_end(hub *h)
 {
     while (h->pending_count > 0)
         pending_drop(h, h->pending_count - 1);
@@ -332,9 +349,9 @@ static wharf_status invite_bcast(wi_opening *o)
                                : wi_mpi_fail(code, "MPI_Ibcast");
 }
 
-static wharf_status host_run(wi_opening *o, wharf_status mine)
+static wharf_status hub_run(wi_opening *o, wharf_status mine)
 {
-    host h = {.o = o, .listener = -1};
+    hub h = {.o = o, .listener = -1};
     wi_comm *comm = o->comm;
     wharf_status status;
     int control_fd = -1;
@@ -342,18 +359,18 @@ static wharf_status host_run(wi_opening *o, wharf_status mine)
     o->invite.magic = WI_COMM_MAGIC;
     o->invite.protocol = WI_COMM_PROTOCOL;
     if (mine == WHARF_OK && comm->size > 1)
-        mine = host_listen(&h);
+        mine = hub_listen(&h);
     status = invite_bcast(o);
     if (status == WHARF_OK)
-        status = host_agree(&h, mine);
+        status = hub_agree(&h, mine);
     if (status == WHARF_OK)
-        status = host_gather(&h);
+        status = hub_gather(&h);
     /* All are in, or it failed: no stranger has business here any more. */
-    host_end(&h);
+    hub_end(&h);
     if (status == WHARF_OK)
         status = wi_control_create(comm, &control_fd);
     if (comm->channel.sockets) {
-        wharf_status sent = host_welcome(&h, control_fd);
+        wharf_status sent = hub_welcome(&h, control_fd);
 
         if (status == WHARF_OK)
             status = sent;
@@ -366,7 +383,7 @@ static wharf_status host_run(wi_opening *o, wharf_status mine)
 
 /* ---- the other ranks ---- */
 
-static wharf_status guest_unreachable(const wi_comm *comm)
+static wharf_status other_unreachable(const wi_comm *comm)
 {
     const char *remedy = NULL;
 
@@ -378,7 +395,7 @@ static wharf_status guest_unreachable(const wi_comm *comm)
                       comm->rank);
 }
 
-static wharf_status guest_knock(wi_opening *o)
+static wharf_status other_knock(wi_opening *o)
 {
     wi_comm *comm = o->comm;
     int *fd = &comm->channel.sockets[0];
@@ -398,26 +415,24 @@ static wharf_status guest_knock(wi_opening *o)
             return wi_alive_fail_late(comm, 0, 0);
         poll(NULL, 0, 1);
     }
-    if (status == WHARF_EOS && wi_channel_errno() == ECONNREFUSED)
-        return guest_unreachable(comm);
+    if (status == WHARF_EOS && wi_sys_errno() == ECONNREFUSED)
+        return other_unreachable(comm);
     if (status != WHARF_OK)
         return status;
     if (!peer_is(comm, *fd, 0))
-        return wi_fail(WHARF_EOS, NULL,
-                       "the socket of rank 0 belongs to another process");
+        return fail_other_process(comm, *fd);
     memcpy(said.token, o->invite.token, sizeof said.token);
     return send_patiently(*fd, &said, sizeof said, NULL, 0, o->deadline);
 }
 
 /* Rank 0 may take the connection for a stranger's and drop it before this rank
  * has said who it is; then it knocks again. */
-static wharf_status guest_connect(wi_opening *o)
+static wharf_status other_connect(wi_opening *o)
 {
     for (;;) {
-        wharf_status status = guest_knock(o);
-        int code = wi_channel_errno();
+        wharf_status status = other_knock(o);
 
-        if (status != WHARF_EOS || (code != EPIPE && code != ECONNRESET) ||
+        if (status != WHARF_EOS || !wi_sys_peer_gone() ||
             wi_deadline_passed(o->deadline))
             return status;
         wi_sys_close(&o->comm->channel.sockets[0]);
@@ -426,7 +441,7 @@ static wharf_status guest_connect(wi_opening *o)
 }
 
 /* Waits for a message, or for the end of the connection. */
-static wharf_status guest_receive(wi_opening *o, welcome *said, int *fds,
+static wharf_status other_receive(wi_opening *o, welcome *said, int *fds,
                                   int *count, size_t *bytes)
 {
     int fd = o->comm->channel.sockets[0];
@@ -470,7 +485,7 @@ wharf_status wi_hello_welcome_check(const void *data, size_t bytes, int fds,
 
 /* Rank 0 drops a connection that it took for a silent stranger's when very
  * many came at once; then this rank knocks again. */
-static wharf_status guest_welcome(wi_opening *o, int *control_fd)
+static wharf_status other_welcome(wi_opening *o, int *control_fd)
 {
     wi_comm *comm = o->comm;
     int fds[WI_PARCEL_FDS];
@@ -480,15 +495,14 @@ static wharf_status guest_welcome(wi_opening *o, int *control_fd)
     wharf_status status;
 
     for (;;) {
-        status = guest_receive(o, &said, fds, &count, &bytes);
-        if (status != WHARF_OK &&
-            !(status == WHARF_EOS && wi_channel_errno() == ECONNRESET))
+        status = other_receive(o, &said, fds, &count, &bytes);
+        if (status != WHARF_OK && !(status == WHARF_EOS && wi_sys_peer_gone()))
             return status;
         if (status == WHARF_OK && bytes > 0)
             break;
         wi_sys_close(&comm->channel.sockets[0]);
         poll(NULL, 0, 1);
-        status = guest_connect(o);
+        status = other_connect(o);
         if (status != WHARF_OK)
             return status;
     }
@@ -503,7 +517,7 @@ static wharf_status guest_welcome(wi_opening *o, int *control_fd)
     return status;
 }
 
-static wharf_status guest_run(wi_opening *o, wharf_status mine)
+static wharf_status other_run(wi_opening *o, wharf_status mine)
 {
     wi_comm *comm = o->comm;
     int control_fd = -1;
@@ -513,10 +527,10 @@ static wharf_status guest_run(wi_opening *o, wharf_status mine)
         return status;
     /* If rank 0 failed there is nothing to connect to; its record will win. */
     if (mine == WHARF_OK && o->invite.open)
-        mine = guest_connect(o);
+        mine = other_connect(o);
     status = wi_opening_agree(o, comm->mpi, comm->rank, mine);
     if (status == WHARF_OK)
-        status = guest_welcome(o, &control_fd);
+        status = other_welcome(o, &control_fd);
     if (status == WHARF_OK)
         status = wi_control_join(comm, control_fd);
     wi_sys_close(&control_fd);
@@ -525,5 +539,5 @@ static wharf_status guest_run(wi_opening *o, wharf_status mine)
 
 wharf_status wi_hello_run(wi_opening *o, wharf_status mine)
 {
-    return o->comm->rank == 0 ? host_run(o, mine) : guest_run(o, mine);
+    return o->comm->rank == 0 ? hub_run(o, mine) : other_run(o, mine);
 }

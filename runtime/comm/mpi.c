@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* MPI calls with a deadline, and what MPI allows this thread to do. */
 #include <sched.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "comm/private.h"
@@ -59,36 +58,42 @@ wharf_status wi_mpi_test(MPI_Request *request, const char *call)
 
 static void mpi_nap(unsigned doublings)
 {
-    struct timespec nap = {.tv_nsec = NAP_NS};
-
-    nap.tv_nsec <<= doublings < NAP_MOST ? doublings : NAP_MOST;
-    nanosleep(&nap, NULL);
+    wi_sleep_ns(NAP_NS << (doublings < NAP_MOST ? doublings : NAP_MOST));
 }
 
 wharf_status wi_mpi_wait(MPI_Request *request, const char *call,
-                         wi_deadline deadline)
+                         const wi_comm *watched, wi_deadline deadline)
 {
-    int64_t yields_end = 0;
+    int64_t yields_end = 0, next_watch = 0;
     unsigned naps = 0;
 
     for (unsigned looks = 0;; looks++) {
         wharf_status status = wi_mpi_test(request, call);
+        int64_t now;
 
         if (status != WHARF_ENOTREADY)
             return status;
         if (looks < LOOKS)
             continue;
+        now = wi_now_ns();
+        if (watched && now >= next_watch) {
+            next_watch = now + WI_WATCH_NS;
+            status = wi_comm_check_alive(watched, -1);
+            if (status != WHARF_OK)
+                return status;
+        }
         /* One more look after the deadline was seen to have passed is not
          * needed: whoever completed meanwhile finds us gone and times out. */
-        if (wi_deadline_passed(deadline))
+        if (wi_deadline_run_out(deadline))
             return wi_fail(WHARF_ETIMEDOUT,
                            "check that every rank of the communicator makes "
                            "the same calls",
-                           "a rank did not come to %s before the deadline",
+                           "a rank of the communicator did not come to %s "
+                           "before the deadline",
                            call);
         if (!yields_end)
-            yields_end = wi_now_ns() + YIELD_NS;
-        if (naps == 0 && wi_now_ns() < yields_end)
+            yields_end = now + YIELD_NS;
+        if (naps == 0 && now < yields_end)
             sched_yield();
         else
             mpi_nap(naps++ / NAPS_EACH);
@@ -104,7 +109,8 @@ wharf_status wi_mpi_usable(MPI_Comm user)
         return wi_fail(WHARF_ESTATE, "call between MPI_Init and MPI_Finalize",
                        "MPI is not initialised or already finalised");
     if (user == MPI_COMM_NULL)
-        return wi_fail(WHARF_EARG, NULL, "the communicator is MPI_COMM_NULL");
+        return wi_fail(WHARF_EARG, "pass one that the calling rank belongs to",
+                       "the communicator is MPI_COMM_NULL");
     MPI_Query_thread(&level);
     if (!wi_mpi_thread_allowed(level))
         return wi_fail(WHARF_ESTATE,

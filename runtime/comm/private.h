@@ -116,7 +116,6 @@ struct wi_comm {
     int size;
     int thread_level;
     wi_identity *identities; /* size entries */
-    int *world_ranks;        /* size entries */
     char remark[256];
 
     wi_control *control;
@@ -145,9 +144,10 @@ wharf_status wi_mpi_usable(MPI_Comm user);
 wharf_status wi_mpi_fail(int code, const char *call);
 /* One look at a request; WHARF_ENOTREADY (no record) while it is pending. */
 wharf_status wi_mpi_test(MPI_Request *request, const char *call);
-/* Tests until complete: WHARF_ETIMEDOUT leaves the request pending. */
+/* Tests until complete. WHARF_ETIMEDOUT, and WHARF_EPEER if a rank of `watched`
+ * (may be NULL) is dead, leave the request pending. */
 wharf_status wi_mpi_wait(MPI_Request *request, const char *call,
-                         wi_deadline deadline);
+                         const wi_comm *watched, wi_deadline deadline);
 /* Lets the library move the user's messages while we wait. */
 void wi_mpi_poke(const wi_comm *comm);
 
@@ -162,7 +162,7 @@ wharf_status wi_dup_keep(MPI_Comm user, MPI_Comm dup);
 void wi_dup_forget(MPI_Comm user);
 /* Duplicates that are tied to communicators now; for tests. */
 int wi_dup_count(void);
-/* Ensures that wi_finalize_run is called in MPI_Finalize. */
+/* Ensures that wi_registry_finalize is called in MPI_Finalize. */
 wharf_status wi_dup_watch_finalize(void);
 
 /* ---- registry.c: the open communicators of this process ---- */
@@ -289,6 +289,9 @@ wharf_status wi_alive_fail_lost(const wi_comm *comm, int rank);
 /* WHARF_ETIMEDOUT: `rank` and `more` others did not come. */
 wharf_status wi_alive_fail_late(const wi_comm *comm, int rank, int more);
 
+/* Between two looks for dead ranks. */
+#define WI_WATCH_NS (100 * WI_NS_PER_MS)
+
 /* How long to wait, and what to look after meanwhile. */
 typedef struct wi_patience {
     int64_t begin;      /* ns */
@@ -339,7 +342,5 @@ wharf_status wi_channel_send(int socket, const void *data, size_t bytes,
  * adopted, at most WI_PARCEL_FDS; -1: some did not fit (all closed). */
 wharf_status wi_channel_receive(int socket, void *data, size_t capacity,
                                 size_t *bytes, int *fds, int *count);
-/* The errno of a wi_sys call that failed just now. */
-int wi_channel_errno(void);
 
 #endif

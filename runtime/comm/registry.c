@@ -8,8 +8,6 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_comm *first;
-static void (*at_finalize)(void *argument);
-static void *at_finalize_argument;
 
 void wi_registry_add(wi_comm *comm)
 {
@@ -31,28 +29,9 @@ void wi_registry_remove(wi_comm *comm)
     pthread_mutex_unlock(&lock);
 }
 
-void wi_comm_at_finalize(void (*callback)(void *argument), void *argument)
-{
-    pthread_mutex_lock(&lock);
-    at_finalize = callback;
-    at_finalize_argument = argument;
-    pthread_mutex_unlock(&lock);
-}
-
-/* The callback runs without the lock: it may close what it finds. */
 void wi_registry_finalize(void)
 {
-    void (*callback)(void *argument);
-    void *argument;
-
     wi_remote_finalize();
-    pthread_mutex_lock(&lock);
-    callback = at_finalize;
-    argument = at_finalize_argument;
-    pthread_mutex_unlock(&lock);
-    if (callback)
-        callback(argument);
-
     pthread_mutex_lock(&lock);
     for (wi_comm *comm = first; comm; comm = comm->next)
         wi_control_mark(comm, WI_FINALIZED);

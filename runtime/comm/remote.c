@@ -285,14 +285,13 @@ wharf_status wi_remote_new(wi_group *group, const wi_remote_plan *plan,
     status = lane_fill(remote, &remote->sends, plan->sends);
     if (status == WHARF_OK)
         status = lane_fill(remote, &remote->receives, plan->receives);
-    if (status == WHARF_OK)
-        status = wi_remote_employ(remote);
     if (status != WHARF_OK) {
         lane_drop(remote, &remote->sends);
         lane_drop(remote, &remote->receives);
         remote_delete(remote);
         return status;
     }
+    wi_remote_employ(remote);
     *out = remote;
     return WHARF_OK;
 }

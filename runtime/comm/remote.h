@@ -8,7 +8,8 @@
  * against the deadline and with a watch on the ranks of the caller's own node.
  *
  * Files: remote_group.c (agreement), remote_shape.c (Cartesian and graph
- * topologies), remote.c (messages), remote_thread.c (who drives them).
+ * topologies), remote.c (messages), remote_thread.c (who drives them),
+ * aware_ask.c or aware_no.c (does MPI take device pointers).
  */
 #ifndef WI_COMM_REMOTE_H
 #define WI_COMM_REMOTE_H

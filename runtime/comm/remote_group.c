@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Communicators of the user that may span nodes: duplicate, agreement, data. */
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/stat.h"
 #include "comm/private.h"
 #include "comm/remote_private.h"
-
-/* As in mpi.c: looks before the first yield, yields before the first nap. */
-#define LOOKS 200
-#define YIELDS 2000
-#define NAP_NS 200000
-/* Between two looks for dead ranks of the node. */
-#define WATCH_NS 100000000
 
 /* ---- What a rank sees alone
  * ------------------------------------------------------------- */
@@ -50,15 +41,6 @@ static wharf_status ranks_translate(MPI_Comm user, const wi_comm *node,
 
 /* ---- Waiting ----------------------------------------------------------- */
 
-/* The first rank of the caller's node that is dead, or -1. */
-static int find_dead(const wi_comm *node)
-{
-    for (int r = 0; r < node->size; r++)
-        if (wi_alive_dead(node, r))
-            return r;
-    return -1;
-}
-
 /* A rank did not come: what is pending stays so, and nothing more is begun. */
 static wharf_status get_stuck(wi_group *group, wharf_status status)
 {
@@ -76,51 +58,18 @@ static wharf_status stuck_check(const wi_group *group)
     return group->record.status;
 }
 
-/* As wi_mpi_wait, with a watch on the ranks of the node. */
-static wharf_status group_wait(wi_group *group, const char *call,
-                               wi_deadline deadline)
-{
-    const struct timespec nap = {.tv_nsec = NAP_NS};
-    int64_t next_watch = 0;
-
-    for (unsigned looks = 0;; looks++) {
-        wharf_status status = wi_mpi_test(&group->request, call);
-        int64_t now;
-
-        if (status != WHARF_ENOTREADY)
-            return status;
-        if (looks < LOOKS)
-            continue;
-        now = wi_now_ns();
-        if (now >= next_watch) {
-            int dead = find_dead(group->node);
-
-            next_watch = now + WATCH_NS;
-            if (dead >= 0)
-                return get_stuck(group, wi_alive_fail_dead(group->node, dead));
-        }
-        if (deadline != WI_NEVER && now >= deadline)
-            return get_stuck(
-                group, wi_fail(WHARF_ETIMEDOUT,
-                               "check that every rank of the communicator "
-                               "makes the same calls",
-                               "a rank of the communicator did not come to %s "
-                               "before the deadline",
-                               call));
-        if (looks < YIELDS)
-            sched_yield();
-        else
-            nanosleep(&nap, NULL);
-    }
-}
-
 /* Waits for a call that was begun with `code`. */
 static wharf_status group_end(wi_group *group, int code, const char *call,
                               wi_deadline deadline)
 {
+    wharf_status status;
+
     if (code != MPI_SUCCESS)
         return wi_mpi_fail(code, call);
-    return group_wait(group, call, deadline);
+    status = wi_mpi_wait(&group->request, call, group->node, deadline);
+    return status == WHARF_ETIMEDOUT || status == WHARF_EPEER
+               ? get_stuck(group, status)
+               : status;
 }
 
 /* ---- Agreement --------------------------------------------------------- */

@@ -28,8 +28,8 @@ struct wi_group {
  * next - 1 are started and 0 .. prefix - 1 are complete. */
 typedef struct lane {
     bool sends;
-    int count[WHARF_EXCHANGE_MAX_SETS];
-    MPI_Request *request[WHARF_EXCHANGE_MAX_SETS];
+    int count[WHARF_MAX_EXCHANGE_SETS];
+    MPI_Request *request[WHARF_MAX_EXCHANGE_SETS];
     uint8_t *done; /* of the round's messages */
     int *which;    /* scratch */
     const uint32_t *gate;
@@ -61,7 +61,7 @@ wharf_status wi_remote_step(wi_remote *remote);
 bool wi_remote_idle(const wi_remote *remote);
 
 /* Gives it a thread if MPI allows one. */
-wharf_status wi_remote_employ(wi_remote *remote);
+void wi_remote_employ(wi_remote *remote);
 void wi_remote_dismiss(wi_remote *remote);
 
 #endif

@@ -5,46 +5,19 @@
  * waited for by several messages and the words of streams at a time, so that
  * all look, with pauses that grow.
  */
-#include <sched.h>
-#include <time.h>
-
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "comm/private.h"
 #include "comm/remote_private.h"
 
-/* Looks that are followed by a yield, then naps that grow. */
-#define YIELDS 100
-#define FIRST_NAP_NS 10000
-#define MOST_NAP_NS 200000
-/* Between two looks for dead ranks of the node. */
-#define WATCH_NS 100000000
+static const wi_pauses between_looks = {
+    .yields = 100, .first_ns = 10000, .most_ns = 200000};
 
 /* All that have a thread, for MPI_Finalize. */
 static pthread_mutex_t employed_lock = PTHREAD_MUTEX_INITIALIZER;
 static wi_remote *employed;
-
-/* ---- Pauses ------------------------------------------------------------ */
-
-typedef struct rhythm {
-    unsigned looks;
-    long nap_ns;
-} rhythm;
-
-static void rest_a_moment(rhythm *r)
-{
-    struct timespec nap;
-
-    if (r->looks++ < YIELDS) {
-        sched_yield();
-        return;
-    }
-    if (r->nap_ns < MOST_NAP_NS)
-        r->nap_ns = r->nap_ns ? 2 * r->nap_ns : FIRST_NAP_NS;
-    nap = (struct timespec){.tv_nsec = r->nap_ns};
-    nanosleep(&nap, NULL);
-}
 
 /* Something moved since this was last asked. */
 static bool progressed(const wi_remote *remote, uint64_t *seen)
@@ -64,7 +37,7 @@ static bool progressed(const wi_remote *remote, uint64_t *seen)
 static void *drive(void *argument)
 {
     wi_remote *remote = argument;
-    rhythm pause = {0};
+    wi_pauses pauses = between_looks;
     uint64_t seen = 0;
 
     wi_trace_thread("wharf messages");
@@ -73,16 +46,16 @@ static void *drive(void *argument)
     while (!remote->stop) {
         if (wi_remote_idle(remote) || remote->waiters) {
             pthread_cond_wait(&remote->wake, &remote->lock);
-            pause = (rhythm){0};
+            pauses.taken = 0;
             continue;
         }
         if (wi_remote_step(remote) != WHARF_OK)
             wi_log(WI_LOG_WARN, "messages to other nodes stopped: %s",
                    remote->record.cause);
         if (progressed(remote, &seen))
-            pause = (rhythm){0};
+            pauses.taken = 0;
         pthread_mutex_unlock(&remote->lock);
-        rest_a_moment(&pause);
+        wi_pauses_take(&pauses);
         pthread_mutex_lock(&remote->lock);
     }
     pthread_mutex_unlock(&remote->lock);
@@ -90,21 +63,20 @@ static void *drive(void *argument)
     return NULL;
 }
 
-wharf_status wi_remote_employ(wi_remote *remote)
+void wi_remote_employ(wi_remote *remote)
 {
     remote->level = MPI_THREAD_SINGLE;
     MPI_Query_thread(&remote->level);
-    if (remote->level < MPI_THREAD_MULTIPLE)
-        return WHARF_OK;
     /* Without a thread it works as under a lower level. */
-    if (pthread_create(&remote->thread, NULL, drive, remote) != 0)
-        return WHARF_OK;
+    if (remote->level < MPI_THREAD_MULTIPLE ||
+        wi_thread_start(&remote->thread, drive, remote,
+                        "a thread that drives messages") != WHARF_OK)
+        return;
     remote->threaded = true;
     pthread_mutex_lock(&employed_lock);
     remote->next = employed;
     employed = remote;
     pthread_mutex_unlock(&employed_lock);
-    return WHARF_OK;
 }
 
 static void stop(wi_remote *remote)
@@ -224,14 +196,6 @@ static wharf_status overdue(const wi_remote *remote)
         l->count[l->round % (uint64_t)remote->sets], what);
 }
 
-static wharf_status check_node(const wi_comm *node)
-{
-    for (int r = 0; r < node->size; r++)
-        if (wi_alive_dead(node, r))
-            return wi_alive_fail_dead(node, r);
-    return WHARF_OK;
-}
-
 static void waiters_add(wi_remote *remote, int more)
 {
     pthread_mutex_lock(&remote->lock);
@@ -242,8 +206,8 @@ static void waiters_add(wi_remote *remote, int more)
 
 static wharf_status wait_here(wi_remote *remote, wi_deadline deadline)
 {
-    rhythm pause = {0};
-    int64_t next_watch = wi_now_ns() + WATCH_NS;
+    wi_pauses pauses = between_looks;
+    int64_t next_watch = wi_now_ns() + WI_WATCH_NS;
     uint64_t seen = 0;
 
     for (;;) {
@@ -255,8 +219,8 @@ static wharf_status wait_here(wi_remote *remote, wi_deadline deadline)
             return status;
         now = wi_now_ns();
         if (now >= next_watch) {
-            next_watch = now + WATCH_NS;
-            status = check_node(remote->group->node);
+            next_watch = now + WI_WATCH_NS;
+            status = wi_comm_check_alive(remote->group->node, -1);
             if (status != WHARF_OK)
                 return status;
         }
@@ -264,9 +228,9 @@ static wharf_status wait_here(wi_remote *remote, wi_deadline deadline)
             return overdue(remote);
         pthread_mutex_lock(&remote->lock);
         if (progressed(remote, &seen))
-            pause = (rhythm){0};
+            pauses.taken = 0;
         pthread_mutex_unlock(&remote->lock);
-        rest_a_moment(&pause);
+        wi_pauses_take(&pauses);
     }
 }
 

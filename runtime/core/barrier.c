@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/handles.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/stat.h"
@@ -42,13 +43,10 @@ static wharf_status check_ranks(const wharf_node *node, int count,
     return WHARF_OK;
 }
 
-/* Two lists with one hash are not met in practice (FNV-1a, 64 bits). */
+/* Two lists with one hash are not met in practice. */
 static uint64_t hash_of(int count, const int *ranks)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (int i = 0; i < count; i++)
-        hash = (hash ^ (uint64_t)ranks[i]) * UINT64_C(0x100000001b3);
-    return hash;
+    return wi_hash(WI_HASH_START, ranks, (size_t)count * sizeof *ranks);
 }
 
 static wharf_status compare_lists(const wi_meeting *all, int size)
@@ -59,8 +57,7 @@ static wharf_status compare_lists(const wi_meeting *all, int size)
                     "pass the same list, in the same order, "
                     "on every rank of the node",
                     "rank %d passed another list of ranks than rank 0", r);
-            wi_error_record()->rank = r;
-            return WHARF_EMISMATCH;
+            return wi_error_about(r);
         }
     return WHARF_OK;
 }
@@ -118,9 +115,9 @@ typedef struct pairs {
     bool kernel;  /* a kernel is the best for it */
     bool mem_ops; /* memory operations are possible */
     bool atomics;
-    bool slow;       /* kernels wait for time slices */
-    int from, to;    /* the first pair for which a kernel is not the best */
-    char reason[96]; /* of that pair, else of the first one */
+    bool slow;    /* kernels wait for time slices */
+    int from, to; /* the first pair for which a kernel is not the best */
+    char reason[WHARF_MAX_REASON + 1]; /* of that pair, else of the first one */
 } pairs;
 
 /* The first two members of each GPU: all pairs of two GPUs, or of one, are

@@ -175,8 +175,7 @@ static wharf_status overdue(const wharf_barrier *barrier, uint32_t epoch,
             find_missing(barrier, epoch),
             arrivals - (epoch - 1) * (uint32_t)barrier->members,
             barrier->members);
-    wi_error_record()->rank = barrier->node->rank;
-    return WHARF_ETIMEDOUT;
+    return wi_error_about(barrier->node->rank);
 }
 
 /*
@@ -315,10 +314,10 @@ wharf_status wharf_barrier_check(wharf_barrier *barrier)
         return wi_call_end(st);
     uint32_t late = __atomic_exchange_n(barrier->report, 0, __ATOMIC_ACQUIRE);
     if (late > 0 && late <= (uint32_t)barrier->members) {
-        st = wi_fail(WHARF_ETIMEDOUT, "destroy the barrier and make a new one",
-                     "rank %d did not come to the barrier in time",
-                     barrier->rank[late - 1]);
-        wi_error_record()->rank = barrier->node->rank;
+        wi_fail(WHARF_ETIMEDOUT, "destroy the barrier and make a new one",
+                "rank %d did not come to the barrier in time",
+                barrier->rank[late - 1]);
+        st = wi_error_about(barrier->node->rank);
     }
     return wi_call_end(st);
 }
@@ -351,8 +350,8 @@ static wharf_status check_view(const wharf_barrier *barrier,
     return WHARF_OK;
 }
 
-wharf_status wharf_barrier_device(wharf_barrier *barrier,
-                                  wharf_barrier_view *view)
+wharf_status wharf_barrier_view_get(wharf_barrier *barrier,
+                                    wharf_barrier_view *view)
 {
     wharf_status st = enter(__func__, barrier);
     if (st == WHARF_OK)
@@ -367,8 +366,7 @@ wharf_status wharf_barrier_device(wharf_barrier *barrier,
         *view = (wharf_barrier_view){
             .words = barrier->table,
             .report = barrier->report,
-            .timeout_ns =
-                (uint64_t)node->settings.timeout_ms * UINT64_C(1000000),
+            .timeout_ns = (uint64_t)(node->settings.timeout_ms * WI_NS_PER_MS),
             .stride = WI_PAD_STRIDE / sizeof(uint32_t),
             .members = barrier->members,
             .member = barrier->me,

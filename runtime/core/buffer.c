@@ -37,8 +37,7 @@ typedef struct attaching {
     wi_meeting *meetings; /* node size of them */
 } attaching;
 
-/* ---- Checks of this rank's own arguments ----------------------------------
- */
+/* ---- Checks of this rank's own arguments --------------------------------- */
 
 static wharf_status check_host_flags(const wharf_buffer_options *options)
 {
@@ -60,6 +59,15 @@ static wharf_status check_host_flags(const wharf_buffer_options *options)
     return WHARF_OK;
 }
 
+wharf_status wi_buffer_check_name(const char *name)
+{
+    size_t length = name ? strlen(name) : 0;
+    if (length <= WHARF_MAX_BUFFER_NAME)
+        return WHARF_OK;
+    return wi_fail(WHARF_EARG, "use a name of at most 31 bytes",
+                   "options.name has %zu bytes", length);
+}
+
 static wharf_status check_options(const wharf_buffer_options *options)
 {
     if (options->flags & ~FLAGS_KNOWN)
@@ -70,10 +78,8 @@ static wharf_status check_options(const wharf_buffer_options *options)
         options->space != WHARF_SPACE_HOST)
         return wi_fail(WHARF_EARG, "use WHARF_SPACE_DEVICE or WHARF_SPACE_HOST",
                        "options.space is %d", (int)options->space);
-    if (options->name && strlen(options->name) > 31)
-        return wi_fail(WHARF_EARG, "use a name of at most 31 bytes",
-                       "options.name has %zu bytes", strlen(options->name));
-    return check_host_flags(options);
+    wharf_status st = wi_buffer_check_name(options->name);
+    return st == WHARF_OK ? check_host_flags(options) : st;
 }
 
 /* The caller's options in this library's shape. Elements of the caller's array
@@ -98,7 +104,7 @@ static wharf_status read_options(int count, const wharf_buffer_options *options,
     return WHARF_OK;
 }
 
-static wharf_status check_size(size_t size)
+wharf_status wi_buffer_check_size(size_t size)
 {
     if (size <= WI_LAYOUT_MOST)
         return WHARF_OK;
@@ -126,8 +132,7 @@ static wi_meeting meeting_of(int count, size_t size,
     return meeting;
 }
 
-/* ---- Objects before the meeting -------------------------------------------
- */
+/* ---- Objects before the meeting ------------------------------------------ */
 
 void wi_buffer_drop(wharf_buffer *buffer)
 {
@@ -191,8 +196,7 @@ wharf_status wi_buffer_check_limit(const wharf_node *node, int count)
     return WHARF_OK;
 }
 
-/* ---- Meeting ---------------------------------------------------------------
- */
+/* ---- Meeting ------------------------------------------------------------- */
 
 /* One meeting a buffer; the first one also compares the count, so the number
  * of meetings is the same on all ranks. Without memory for what the meeting
@@ -221,8 +225,7 @@ static wharf_status meet_all(attaching *a, wharf_node *node, int count,
     return st;
 }
 
-/* ---- Memory ----------------------------------------------------------------
- */
+/* ---- Memory -------------------------------------------------------------- */
 
 static void take_pooled(attaching *a)
 {
@@ -325,8 +328,7 @@ static void hand_over(attaching *a, const wharf_buffer_options *options,
     }
 }
 
-/* ---- The calls -------------------------------------------------------------
- */
+/* ---- The calls ----------------------------------------------------------- */
 
 static wharf_status check_arguments(const wharf_node *node, int count,
                                     const size_t *sizes,
@@ -339,7 +341,7 @@ static wharf_status check_arguments(const wharf_node *node, int count,
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "%s is NULL", sizes ? "buffer" : "sizes");
     for (int i = 0; i < count; i++) {
-        wharf_status st = check_size(sizes[i]);
+        wharf_status st = wi_buffer_check_size(sizes[i]);
         if (st != WHARF_OK)
             return st;
     }

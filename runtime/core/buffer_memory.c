@@ -42,8 +42,7 @@ typedef struct joining {
     wi_mapping *mapping;
 } joining;
 
-/* ---- Checks of this rank's own arguments ----------------------------------
- */
+/* ---- Checks of this rank's own arguments --------------------------------- */
 
 static wharf_status check_options(const wharf_buffer_options *options)
 {
@@ -58,26 +57,16 @@ static wharf_status check_options(const wharf_buffer_options *options)
         return wi_fail(WHARF_EARG, "use the WHARF_BUFFER_ flags only",
                        "options.flags has unknown bits 0x%x",
                        options->flags & ~FLAGS_EXISTING);
-    if (options->name && strlen(options->name) > 31)
-        return wi_fail(WHARF_EARG, "use a name of at most 31 bytes",
-                       "options.name has %zu bytes", strlen(options->name));
-    return WHARF_OK;
+    return wi_buffer_check_name(options->name);
 }
 
 static wharf_status check_size(const void *pointer, size_t size)
 {
-    if ((ptrdiff_t)size < 0)
-        return wi_fail(WHARF_EARG, "pass 0 or more bytes",
-                       "size %zu is a negative number (%td) or beyond every "
-                       "address space",
-                       size, (ptrdiff_t)size);
-    if (size > WI_LAYOUT_MOST)
-        return wi_fail(WHARF_EARG, "attach less", "size %zu is beyond 64 TiB",
-                       size);
-    if (size > 0 && !pointer)
-        return wi_fail(WHARF_EARG, "pass size 0 where there is no memory",
-                       "pointer is NULL and size is %zu", size);
-    return WHARF_OK;
+    wharf_status st = wi_buffer_check_size(size);
+    if (st == WHARF_OK && size > 0 && !pointer)
+        st = wi_fail(WHARF_EARG, "pass size 0 where there is no memory",
+                     "pointer is NULL and size is %zu", size);
+    return st;
 }
 
 /* Is any byte of it in [from, from + bytes)? Sizes may reach beyond the last
@@ -136,8 +125,10 @@ static const char *held_back(const wi_foreign *memory, unsigned flags)
     return NULL;
 }
 
-wharf_status wi_existing_settle(const wi_foreign *memory, unsigned flags,
-                                bool *mirrored)
+/* May this rank's memory be shared as the flags say, and how? WHARF_EARG,
+ * WHARF_EUNSUPPORTED; *mirrored: only by a mirror. */
+static wharf_status settle(const wi_foreign *memory, unsigned flags,
+                           bool *mirrored)
 {
     const char *why = NULL;
     *mirrored = false;
@@ -187,12 +178,11 @@ static wharf_status look(joining *j, void *pointer, size_t size,
         st = node->device->ops->foreign->inspect(node->device, pointer, size,
                                                  &j->memory);
     if (st == WHARF_OK)
-        st = wi_existing_settle(&j->memory, j->options.flags, &j->mirrored);
+        st = settle(&j->memory, j->options.flags, &j->mirrored);
     return st;
 }
 
-/* ---- The call --------------------------------------------------------------
- */
+/* ---- The call ------------------------------------------------------------ */
 
 static wharf_status make_objects(joining *j)
 {
@@ -311,8 +301,7 @@ wharf_status wharf_buffer_attach_memory(wharf_node *node, void *pointer,
                          attach_locked(&j, pointer, size, options, buffer));
 }
 
-/* ---- Copies -----------------------------------------------------------------
- */
+/* ---- Copies -------------------------------------------------------------- */
 
 static wharf_status check_part(const wi_mapping *mapping, size_t offset,
                                size_t *bytes)
@@ -356,12 +345,9 @@ static wharf_status sync_part(const wharf_buffer *buffer, bool to,
 static wharf_status sync_any(const char *call, wharf_buffer *buffer, bool to,
                              size_t offset, size_t bytes, wharf_stream stream)
 {
-    wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, "buffer");
-    if (st == WHARF_OK) {
-        wi_call_set_rank(buffer->node->rank);
+    wharf_status st = wi_buffer_local(call, buffer);
+    if (st == WHARF_OK)
         st = sync_part(buffer, to, offset, bytes, stream);
-    }
     return wi_call_end(st);
 }
 

@@ -11,17 +11,7 @@
 #include "core/visit.h"
 #include "wharf/view.h"
 
-static wharf_status check_rank(const wharf_node *node, int rank)
-{
-    if (rank >= 0 && rank < node->size)
-        return WHARF_OK;
-    return wi_fail(WHARF_EARG, "pass a node rank",
-                   "rank is %d, the node has ranks 0 to %d", rank,
-                   node->size - 1);
-}
-
-/* Begins a local call on a buffer. */
-static wharf_status enter(const char *call, const wharf_buffer *buffer)
+wharf_status wi_buffer_local(const char *call, const wharf_buffer *buffer)
 {
     wi_call_begin(call, -1);
     wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, "buffer");
@@ -33,9 +23,9 @@ static wharf_status enter(const char *call, const wharf_buffer *buffer)
 wharf_status wharf_buffer_segment(const wharf_buffer *buffer, int rank,
                                   void **pointer, size_t *size)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK)
-        st = check_rank(buffer->node, rank);
+        st = wi_node_check_rank(buffer->node, "rank", rank);
     if (st != WHARF_OK)
         return wi_call_end(st);
     if (pointer)
@@ -68,7 +58,7 @@ static wharf_status find_base(const wi_mapping *mapping, void **base,
 wharf_status wharf_buffer_base(const wharf_buffer *buffer, void **base,
                                size_t *size)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK && (!base || !size))
         st = wi_fail(WHARF_EARG, "pass the address of a variable", "%s is NULL",
                      base ? "size" : "base");
@@ -133,9 +123,9 @@ static wharf_status fill_info(const wharf_buffer *buffer, int rank,
 wharf_status wharf_buffer_info_get(const wharf_buffer *buffer, int rank,
                                    wharf_buffer_info *info)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK)
-        st = check_rank(buffer->node, rank);
+        st = wi_node_check_rank(buffer->node, "rank", rank);
     wharf_buffer_info found;
     if (st == WHARF_OK)
         st = fill_info(buffer, rank, &found);
@@ -189,7 +179,7 @@ static wharf_status get_table(wharf_buffer *buffer, void *const **table)
 wharf_status wharf_buffer_pointer_table(wharf_buffer *buffer,
                                         void *const **table)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK && !table)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "table is NULL");
@@ -198,10 +188,10 @@ wharf_status wharf_buffer_pointer_table(wharf_buffer *buffer,
     return wi_call_end(st);
 }
 
-wharf_status wharf_buffer_device(wharf_buffer *buffer,
-                                 wharf_segments_view *view)
+wharf_status wharf_buffer_view_get(wharf_buffer *buffer,
+                                   wharf_segments_view *view)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK && !view)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "view is NULL");
@@ -224,9 +214,9 @@ wharf_status wharf_buffer_device(wharf_buffer *buffer,
 wharf_status wharf_buffer_event(const wharf_buffer *buffer, int rank,
                                 wharf_event **event)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK)
-        st = check_rank(buffer->node, rank);
+        st = wi_node_check_rank(buffer->node, "rank", rank);
     if (st == WHARF_OK && !event)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "event is NULL");
@@ -240,8 +230,7 @@ wharf_status wharf_buffer_event(const wharf_buffer *buffer, int rank,
 wharf_status wharf_buffer_granularity(const wharf_node *node, wharf_space space,
                                       size_t *bytes)
 {
-    wi_call_begin(__func__, wharf_node_rank(node));
-    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
+    wharf_status st = wi_node_local(__func__, node);
     if (st == WHARF_OK && !bytes)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "bytes is NULL");

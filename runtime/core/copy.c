@@ -10,6 +10,7 @@
 #include "core/existing.h"
 #include "core/mapping.h"
 #include "core/notify.h"
+#include "core/signal.h"
 
 /* ---- Opening
  * --------------------------------------------------------------------- */
@@ -23,6 +24,12 @@ wharf_status wi_copy_open(wharf_node *node)
 
 /* ---- Checks
  * ---------------------------------------------------------------------- */
+
+/* A copy after all checks. */
+typedef struct copy_job {
+    wi_copy_box box; /* addresses filled in */
+    wi_copy_facts facts;
+} copy_job;
 
 static bool times(uint64_t a, uint64_t b, uint64_t *product)
 {
@@ -52,15 +59,6 @@ static wharf_status box_read(const wharf_box *box, wi_copy_box *b)
                        "a plane of %zu rows of %zu bytes is beyond 64 bits",
                        box->rows, box->width);
     return wi_copy_box_check(b);
-}
-
-static wharf_status check_rank(const wharf_node *node, int rank)
-{
-    if (rank >= 0 && rank < node->size)
-        return WHARF_OK;
-    return wi_fail(WHARF_EARG, "pass a node rank",
-                   "rank is %d, the node has ranks 0 to %d", rank,
-                   node->size - 1);
 }
 
 static wharf_status check_range(const wharf_buffer *buffer, int rank,
@@ -185,15 +183,17 @@ static void set_sides(wi_copy_box *b, void *segment, const void *other,
     b->from = put ? other : segment;
 }
 
-wharf_status wi_copy_job_find(const wharf_buffer *buffer, int rank,
-                              size_t offset, const void *other,
-                              const wharf_box *box, bool put, bool notify,
-                              wi_copy_job *job)
+/* Checks a copy between a rank's segment at offset and other memory, and finds
+ * its facts. put: the segment is the destination. */
+static wharf_status job_find(const wharf_buffer *buffer, int rank,
+                             size_t offset, const void *other,
+                             const wharf_box *box, bool put, bool notify,
+                             copy_job *job)
 {
     wi_copy_box *b = &job->box;
     wharf_status st = box_read(box, b);
     if (st == WHARF_OK)
-        st = check_rank(buffer->node, rank);
+        st = wi_node_check_rank(buffer->node, "rank", rank);
     if (st != WHARF_OK)
         return st;
     uint64_t to = wi_copy_box_to_span(b), from = wi_copy_box_from_span(b);
@@ -218,9 +218,13 @@ wharf_status wi_copy_job_find(const wharf_buffer *buffer, int rank,
     return st;
 }
 
-/* The driver stages pageable memory at the time of the call. */
-static wharf_status check_capture(const wharf_node *node,
-                                  const wi_copy_job *job, wharf_stream stream)
+/*
+ * The driver stages pageable memory at the time of the call, after all that the
+ * stream has to do: nothing to be captured. And it waits without a bound, so if
+ * the stream may be waiting for another rank, that is waited for here.
+ */
+static wharf_status check_pageable(const wharf_node *node, const copy_job *job,
+                                   wharf_stream stream)
 {
     wi_device *device = node->device;
     bool capturing;
@@ -228,6 +232,8 @@ static wharf_status check_capture(const wharf_node *node,
         job->facts.from != WI_COPY_PLACE_PAGEABLE)
         return WHARF_OK;
     wharf_status st = device->ops->capturing(device, stream, &capturing);
+    if (st == WHARF_OK && !capturing && wi_stream_may_wait(node))
+        return wi_stream_hold(node, stream, wi_node_deadline(node));
     if (st != WHARF_OK || !capturing)
         return st;
     return wi_fail(WHARF_EUNSUPPORTED,
@@ -238,16 +244,6 @@ static wharf_status check_capture(const wharf_node *node,
 
 /* ---- Copies
  * ---------------------------------------------------------------------- */
-
-/* Begins a local call on a buffer. */
-static wharf_status enter(const char *call, const wharf_buffer *buffer)
-{
-    wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, "buffer");
-    if (st == WHARF_OK)
-        wi_call_set_rank(buffer->node->rank);
-    return st;
-}
 
 static wharf_status run(const wharf_node *node, wharf_stream stream,
                         const wi_copy_box *box, wharf_copy_way way)
@@ -271,17 +267,17 @@ static wharf_status plain_copy(const char *call, wharf_buffer *buffer, int rank,
                                const wharf_box *box, bool put,
                                wharf_stream stream)
 {
-    wi_copy_job job;
-    char reason[96];
-    wharf_status st = enter(call, buffer);
+    copy_job job;
+    char reason[WHARF_MAX_REASON + 1];
+    wharf_status st = wi_buffer_local(call, buffer);
     if (st != WHARF_OK)
         return wi_call_end(st);
     wharf_node *node = buffer->node;
-    st = wi_copy_job_find(buffer, rank, offset, other, box, put, false, &job);
+    st = job_find(buffer, rank, offset, other, box, put, false, &job);
     if (st == WHARF_OK)
         st = node->device->ops->check_stream(node->device, stream);
     if (st == WHARF_OK)
-        st = check_capture(node, &job, stream);
+        st = check_pageable(node, &job, stream);
     if (st == WHARF_OK)
         st = run(node, stream, &job.box,
                  wi_copy_choose(&job.facts, &job.box, reason));
@@ -347,10 +343,10 @@ static wharf_status signal_by_kernel(wharf_notify *notify, wharf_stream stream,
     return st;
 }
 
-static wharf_status copy_and_record(const wi_copy_job *job,
-                                    wharf_notify *notify, wharf_stream stream)
+static wharf_status copy_and_record(const copy_job *job, wharf_notify *notify,
+                                    wharf_stream stream)
 {
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
     wharf_copy_way way = wi_copy_choose(&job->facts, &job->box, reason);
     if (way == WHARF_COPY_KERNEL && notify->ticket)
         return signal_by_kernel(notify, stream, &job->box);
@@ -363,17 +359,16 @@ static wharf_status put_notify(const char *call, wharf_buffer *buffer, int rank,
                                const wharf_box *box, wharf_notify *notify,
                                wharf_stream stream)
 {
-    wi_copy_job job;
-    wharf_status st = enter(call, buffer);
+    copy_job job;
+    wharf_status st = wi_buffer_local(call, buffer);
     if (st == WHARF_OK)
         st = check_notify(buffer, notify);
     if (st == WHARF_OK)
-        st =
-            wi_copy_job_find(buffer, rank, offset, from, box, true, true, &job);
+        st = job_find(buffer, rank, offset, from, box, true, true, &job);
     if (st == WHARF_OK)
         st = wi_notify_record_check(notify, stream);
     if (st == WHARF_OK)
-        st = check_capture(buffer->node, &job, stream);
+        st = check_pageable(buffer->node, &job, stream);
     if (st == WHARF_OK)
         st = copy_and_record(&job, notify, stream);
     return wi_call_end(st);
@@ -404,9 +399,9 @@ wharf_status wharf_copy_way_find(const wharf_buffer *buffer,
                                  const void *other, const wharf_box *box,
                                  wharf_copy_way *way, char *reason)
 {
-    wi_copy_job job;
+    copy_job job;
     char why[96];
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK && ((int)call < 0 || call > WHARF_COPY_PUT_NOTIFY))
         st =
             wi_fail(WHARF_EARG, "see wharf_copy_call", "call is %d", (int)call);
@@ -414,9 +409,8 @@ wharf_status wharf_copy_way_find(const wharf_buffer *buffer,
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "way is NULL");
     if (st == WHARF_OK)
-        st = wi_copy_job_find(buffer, rank, offset, other, box,
-                              call != WHARF_COPY_GET,
-                              call == WHARF_COPY_PUT_NOTIFY, &job);
+        st = job_find(buffer, rank, offset, other, box, call != WHARF_COPY_GET,
+                      call == WHARF_COPY_PUT_NOTIFY, &job);
     if (st != WHARF_OK)
         return wi_call_end(st);
     *way = wi_copy_choose(&job.facts, &job.box, why);

@@ -37,7 +37,7 @@ static const struct {
 static wharf_copy_way because(wharf_copy_way way, char *reason,
                               const char *text)
 {
-    snprintf(reason, 96, "%.95s", text);
+    snprintf(reason, WHARF_MAX_REASON + 1, "%.95s", text);
     return way;
 }
 

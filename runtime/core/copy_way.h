@@ -41,20 +41,4 @@ wharf_copy_way wi_copy_choose(const wi_copy_facts *facts,
 void wi_copy_facts_find(const wharf_node *node, bool notify,
                         wi_copy_facts *facts);
 
-/* A copy after all checks: whose segment, which box, which way. */
-typedef struct wi_copy_job {
-    wi_copy_box box; /* addresses filled in */
-    wi_copy_facts facts;
-} wi_copy_job;
-
-/*
- * Checks a copy between a rank's segment at offset and other memory, and finds
- * its facts. put: the segment is the destination. WHARF_EARG with the record
- * filled.
- */
-wharf_status wi_copy_job_find(const wharf_buffer *buffer, int rank,
-                              size_t offset, const void *other,
-                              const wharf_box *box, bool put, bool notify,
-                              wi_copy_job *job);
-
 #endif

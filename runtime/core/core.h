@@ -31,7 +31,7 @@
 /* ---- Node -------------------------------------------------------------- */
 
 /* What the environment and the caller's options come to. Must agree on all
- * ranks (keep_current aside). */
+ * ranks, but for keep_current and how copies go. */
 typedef struct wi_node_settings {
     int64_t backend;
     int64_t placement;
@@ -45,7 +45,7 @@ typedef struct wi_node_settings {
     int64_t handle; /* 0 auto, 1 vmm, 2 ipc, 3 fabric */
     int64_t chunk_bytes;
     int64_t mechanism; /* wharf_mechanism */
-    int64_t copy;      /* wi_copy_wanted; these three may differ */
+    int64_t copy;      /* wi_copy_wanted */
     int64_t copy_kernel_most;
     int64_t copy_blocks;
     int64_t check_races;
@@ -67,8 +67,8 @@ typedef struct wi_gpu {
 typedef struct wi_way {
     const wi_memory_ops *ops;
     size_t granularity;
-    bool degraded;   /* slower than what was asked for */
-    char reason[96]; /* why this kind */
+    bool degraded;                     /* slower than what was asked for */
+    char reason[WHARF_MAX_REASON + 1]; /* why this kind */
 } wi_way;
 
 /* Kinds of device-space memory in order of preference, then the host. */
@@ -114,7 +114,6 @@ struct wharf_node {
     wharf_event *events; /* made by wharf_event_create */
     wi_mapping *pool;    /* newest first */
     wi_mapping *keeper;  /* keeper.c; NULL: none */
-    bool reexport;       /* imported blocks can be exported again */
     int keeper_fds[WI_BLOCK_CHUNKS];
     int keeper_fd_count;
     bool copy_kernels; /* the kernels that copy run on this rank's GPU */
@@ -151,6 +150,10 @@ wharf_status wi_node_leave(wharf_node *node, wharf_status status);
  * wi_call_end in every case. */
 wharf_status wi_node_local(const char *call, const wharf_node *node);
 
+/* WHARF_EARG unless it is a rank of the node; `name` is the argument's. */
+wharf_status wi_node_check_rank(const wharf_node *node, const char *name,
+                                int rank);
+
 /* The object, after wi_node_unplace or with what that gives back. */
 void wi_node_delete(wharf_node *node);
 
@@ -174,20 +177,20 @@ wharf_status wi_copy_open(wharf_node *node);
 
 typedef enum wi_call {
     WI_CALL_ATTACH = 1,
-    WI_CALL_ATTACH_MEMORY = 41,
-    WI_CALL_DETACH = 2,
-    WI_CALL_EVENT_CREATE = 3,
-    WI_CALL_EVENT_DESTROY = 4,
-    WI_CALL_POOL_TRIM = 5,
-    WI_CALL_CLOSE = 6,
-    WI_CALL_NOTIFY_CREATE = 7,
-    WI_CALL_NOTIFY_DESTROY = 8,
-    WI_CALL_BARRIER_CREATE = 9,
-    WI_CALL_BARRIER_DESTROY = 10,
-    WI_CALL_EXCHANGE_CREATE = 11,
-    WI_CALL_EXCHANGE_DESTROY = 12,
-    WI_CALL_RING_CREATE = 30,
-    WI_CALL_RING_DESTROY = 31
+    WI_CALL_ATTACH_MEMORY,
+    WI_CALL_DETACH,
+    WI_CALL_POOL_TRIM,
+    WI_CALL_EVENT_CREATE,
+    WI_CALL_EVENT_DESTROY,
+    WI_CALL_NOTIFY_CREATE,
+    WI_CALL_NOTIFY_DESTROY,
+    WI_CALL_BARRIER_CREATE,
+    WI_CALL_BARRIER_DESTROY,
+    WI_CALL_EXCHANGE_CREATE,
+    WI_CALL_EXCHANGE_DESTROY,
+    WI_CALL_RING_CREATE,
+    WI_CALL_RING_DESTROY,
+    WI_CALL_CLOSE
 } wi_call;
 
 /* One rank's arguments. Of fixed size, so that ranks which entered different
@@ -252,9 +255,6 @@ wharf_status wi_decided_alike(wharf_status status);
 /* Did every rank take part in the round that ended with status? Then what each
  * did before it is done everywhere. */
 bool wi_all_came(wharf_status status);
-
-/* Only the comparison, of arguments with those of rank 0. */
-wharf_status wi_meeting_compare(const wi_meeting *all, int size);
 
 /* ---- Events ------------------------------------------------------------ */
 
@@ -336,7 +336,7 @@ struct wi_mapping {
     const wi_way *way;
     wharf_space space; /* as asked for */
     unsigned flags;
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
     uint64_t *sizes; /* node size of them, as asked for */
     wi_layout layout;
     wi_range range;
@@ -367,6 +367,9 @@ struct wharf_buffer {
     wharf_buffer *next;
 };
 
+/* Begins a local call on a buffer, as wi_node_local does on a node. */
+wharf_status wi_buffer_local(const char *call, const wharf_buffer *buffer);
+
 /* Where a rank's segment is mapped here; NULL if it is empty. */
 void *wi_mapping_segment(const wi_mapping *mapping, int rank);
 
@@ -389,6 +392,9 @@ wharf_status wi_buffer_new(wharf_node *node, wharf_buffer **buffer);
 void wi_buffer_drop(wharf_buffer *buffer);
 wharf_buffer *wi_buffer_admit(wharf_buffer *buffer, wi_mapping *mapping,
                               const char *name);
+/* WHARF_EARG for a size, or a name (may be NULL), that no buffer can have. */
+wharf_status wi_buffer_check_size(size_t size);
+wharf_status wi_buffer_check_name(const char *name);
 /* WHARF_ELIMIT if the node cannot have `count` more. */
 wharf_status wi_buffer_check_limit(const wharf_node *node, int count);
 

@@ -6,7 +6,6 @@
  * rest to the driver.
  */
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/futex.h"
@@ -14,6 +13,7 @@
 #include "base/mem.h"
 #include "base/stat.h"
 #include "core/core.h"
+#include "core/signal.h"
 
 static wi_event_slot *slot_of(const wharf_event *event)
 {
@@ -27,8 +27,7 @@ static uint64_t issued(const wharf_event *event)
            event->base;
 }
 
-/* ---- Slots and life --------------------------------------------------------
- */
+/* ---- Slots and life ------------------------------------------------------ */
 
 wharf_status wi_event_slots_take(wharf_node *node, int count, int *first)
 {
@@ -120,8 +119,7 @@ void wi_event_fini(wharf_event *event, bool safe)
     wi_stat_add(WI_STAT_live_events, -1);
 }
 
-/* ---- Collective calls ------------------------------------------------------
- */
+/* ---- Collective calls ---------------------------------------------------- */
 
 /* Alike on all ranks. What the pool keeps has slots too. */
 static wharf_status slot_take(wharf_node *node, int *slot, wi_deadline deadline)
@@ -145,13 +143,11 @@ static wharf_status create_locked(wharf_node *node, int owner,
     if (!out)
         mine.status = wi_fail(WHARF_EARG, "pass the address of a variable",
                               "event is NULL");
-    else if (owner < 0 || owner >= node->size)
-        mine.status = wi_fail(WHARF_EARG, "pass a node rank",
-                              "owner is %d, the node has ranks 0 to %d", owner,
-                              node->size - 1);
-    else if (!WI_NEW(event))
-        mine.status = WHARF_ENOMEM;
     else
+        mine.status = wi_node_check_rank(node, "owner", owner);
+    if (mine.status == WHARF_OK && !WI_NEW(event))
+        mine.status = WHARF_ENOMEM;
+    if (mine.status == WHARF_OK)
         mine.status = wi_handle_add(event, WI_HANDLE_EVENT);
 
     wi_meeting all[WHARF_MAX_RANKS];
@@ -197,12 +193,22 @@ void wi_event_discard(wharf_event *event, bool safe)
     wi_free(event);
 }
 
+/*
+ * Streams that still record or wait come first. The driver lays a new event
+ * where the exported one was, and the slot's next user writes the same word
+ * from a stream of its own: such a wait would pass too early, or never. Where
+ * nothing was issued no stream of this rank can wait.
+ */
 static wharf_status destroy_locked(wharf_event **out)
 {
     wharf_event *event = *out;
     wharf_node *node = event->node;
     wi_deadline deadline = wi_node_deadline(node);
-    wi_meeting mine = {.call = WI_CALL_EVENT_DESTROY, .serial = event->serial};
+    wi_meeting mine = {
+        .call = WI_CALL_EVENT_DESTROY,
+        .serial = event->serial,
+        .status = issued(event) ? wi_signal_quiesce(node) : WHARF_OK,
+    };
     wi_meeting all[WHARF_MAX_RANKS];
     wharf_status st = wi_node_meet(node, &mine, all, deadline);
     if (st == WHARF_EMISMATCH)
@@ -249,8 +255,7 @@ wharf_status wharf_event_destroy(wharf_event **event)
     return wi_call_end(st);
 }
 
-/* ---- Record ----------------------------------------------------------------
- */
+/* ---- Record -------------------------------------------------------------- */
 
 /* Under the event's lock. */
 static wharf_status own_ring_event(wharf_event *event, int k, wi_event **out)
@@ -363,8 +368,7 @@ wharf_status wharf_event_record(wharf_event *event, wharf_stream stream,
     return wi_call_end(st);
 }
 
-/* ---- Wait ------------------------------------------------------------------
- */
+/* ---- Wait ---------------------------------------------------------------- */
 
 typedef struct pending {
     const wharf_event *event;
@@ -404,12 +408,12 @@ static wharf_status hold_until_issued(wharf_event *event, uint64_t number,
         wi_comm_wait(event->node->comm, event->owner, &slot_of(event)->word,
                      is_issued, &p, deadline);
     if (st == WHARF_ETIMEDOUT) {
-        st = wi_fail(WHARF_ETIMEDOUT,
-                     "let the owner record, or raise WHARF_TIMEOUT_MS",
-                     "rank %d issued %llu records, record %llu did not come",
-                     event->owner, (unsigned long long)issued(event),
-                     (unsigned long long)number);
-        wi_error_record()->rank = event->node->rank;
+        wi_fail(WHARF_ETIMEDOUT,
+                "let the owner record, or raise WHARF_TIMEOUT_MS",
+                "rank %d issued %llu records, record %llu did not come",
+                event->owner, (unsigned long long)issued(event),
+                (unsigned long long)number);
+        return wi_error_about(event->node->rank);
     }
     return st;
 }
@@ -459,8 +463,7 @@ wharf_status wharf_event_wait(wharf_event *event, wharf_stream stream,
     return wi_call_end(st);
 }
 
-/* ---- Query and synchronize -------------------------------------------------
- */
+/* ---- Query and synchronize ----------------------------------------------- */
 
 /* What was once seen complete stays so, also when the ring has moved on. */
 static void note_complete(wharf_event *event, uint64_t number)
@@ -507,35 +510,27 @@ wharf_status wharf_event_query(wharf_event *event, uint64_t number)
     return wi_call_end(st);
 }
 
-/* Polls: the driver has no wait with a deadline. Doubling pauses keep the cost
- * of a long wait low and the delay below the time already waited. */
+/* The driver has no wait with a deadline. */
 static wharf_status poll_complete(wharf_event *event, uint64_t number,
                                   wi_deadline deadline)
 {
-    const long first_ns = 2000, most_ns = 1000000;
-    long pause_ns = 0;
+    wi_pauses pauses = {.yields = 1, .first_ns = 2000, .most_ns = WI_NS_PER_MS};
     for (;;) {
         wharf_status st = query_number(event, number);
         if (st != WHARF_ENOTREADY)
             return st;
-        if (wi_deadline_passed(deadline))
+        if (wi_deadline_run_out(deadline))
             return wi_fail(WHARF_ETIMEDOUT,
                            "let the owner's work end, or give more time",
                            "record %llu of rank %d was issued and is not "
                            "complete",
                            (unsigned long long)number, event->owner);
-        if (event->owner != event->node->rank && pause_ns == most_ns) {
+        if (event->owner != event->node->rank && wi_pauses_long(&pauses)) {
             st = wi_comm_check_alive(event->node->comm, event->owner);
             if (st != WHARF_OK)
                 return st;
         }
-        if (pause_ns) {
-            struct timespec pause = {0, pause_ns};
-            nanosleep(&pause, NULL);
-        }
-        pause_ns = pause_ns ? pause_ns * 2 : first_ns;
-        if (pause_ns > most_ns)
-            pause_ns = most_ns;
+        wi_pauses_take(&pauses);
     }
 }
 

@@ -84,7 +84,7 @@ static bool any_bytes(const wi_copy_box *boxes, int sets)
     return false;
 }
 
-/* Is the proof in exchange.h's head good for puts of one rank to another,
+/* Is the proof in wharf/exchange.h good for puts of one rank to another,
  * which `answers` if it sends back? */
 static bool needs_ready(const wharf_exchange *x, bool answers)
 {
@@ -388,7 +388,7 @@ wharf_status wharf_exchange_create(wharf_node *node, MPI_Comm comm, int count,
 /* ---- End
  * ------------------------------------------------------------------------ */
 
-void wi_exchange_discard(wharf_exchange *x)
+static void discard(wharf_exchange *x)
 {
     wharf_node *node = x->node;
     for (wharf_exchange **at = &node->exchanges; *at; at = &(*at)->next)
@@ -409,7 +409,7 @@ void wi_exchange_close_all(wharf_node *node)
         wi_log(WI_LOG_WARN,
                "exchange %llu was still there when its node was closed",
                (unsigned long long)node->exchanges->serial);
-        wi_exchange_discard(node->exchanges);
+        discard(node->exchanges);
     }
 }
 
@@ -444,7 +444,7 @@ static wharf_status destroy_locked(wharf_exchange **out)
     if (st == WHARF_EMISMATCH || st == WHARF_ESTATE)
         return st;
     wharf_error cause = *wi_error_record();
-    wi_exchange_discard(x);
+    discard(x);
     *out = NULL;
     *wi_error_record() = cause;
     return st;
@@ -452,12 +452,9 @@ static wharf_status destroy_locked(wharf_exchange **out)
 
 wharf_status wharf_exchange_destroy(wharf_exchange **exchange)
 {
-    wi_call_begin(__func__, -1);
-    wharf_status st = wi_handle_check(exchange ? *exchange : NULL,
-                                      WI_HANDLE_EXCHANGE, "exchange");
+    wharf_status st = wi_exchange_enter(__func__, exchange ? *exchange : NULL);
     if (st == WHARF_OK) {
         wharf_node *node = (*exchange)->node;
-        wi_call_set_rank(node->rank);
         pthread_mutex_lock(&node->collective);
         st = destroy_locked(exchange);
         pthread_mutex_unlock(&node->collective);

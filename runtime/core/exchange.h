@@ -3,10 +3,12 @@
  * The body of an exchange, for the exchange*.c files and signal_rescue.c.
  *
  * From the caller's list to a plan: exchange_list.c reads and checks the
- * caller's own transfers, exchange_match.c compares them with the peers', core
- * of it exchange_shape.c (pure). exchange.c is the life of it all,
- * exchange_run.c the rounds: exchange_host.c does them on the host backend,
- * exchange_stream.c on GPUs, exchange_far.c what goes to other nodes.
+ * caller's own transfers, or exchange_build.c makes them from a topology;
+ * exchange_match.c compares them with the peers', by the arithmetic of
+ * exchange_shape.c. exchange.c is the life of it all, exchange_query.c what can
+ * be asked of it, exchange_run.c the rounds: exchange_host.c does them on the
+ * host backend, exchange_stream.c on GPUs, exchange_far.c what goes to other
+ * nodes, cut into messages by exchange_cut.c.
  */
 #ifndef WI_CORE_EXCHANGE_H
 #define WI_CORE_EXCHANGE_H
@@ -92,10 +94,11 @@ struct wharf_exchange {
     wharf_exchange *next;
 };
 
-/* ---- Shapes (exchange_shape.c): pure ---------------------------------------
- */
+/* ---- Shapes (exchange_shape.c): pure ------------------------------------- */
 
 uint64_t wi_exchange_bytes(const wi_exchange_half *half);
+/* Has one of the sets any? */
+bool wi_exchange_any(const wi_exchange_half *halves, int sets);
 /* Bytes from the first to behind the last. */
 uint64_t wi_exchange_span(const wi_exchange_half *half);
 
@@ -136,27 +139,17 @@ wharf_status wi_exchange_match(wharf_exchange *x, wi_deadline deadline);
 wharf_status wi_exchange_make(wharf_node *node, const wi_exchange_ask *ask,
                               wharf_status own, wharf_exchange **out);
 
+/* ---- Calls --------------------------------------------------------------- */
+
+/* Begins a call on an exchange. */
+wharf_status wi_exchange_enter(const char *call, const wharf_exchange *x);
+
 /* ---- Rounds
  * ------------------------------------------------------------------ */
 
 /* Word of the caller's run (mine), or of another rank's that it signals. */
 uint32_t *wi_exchange_arrival(const wharf_exchange *x, int owner, int from);
 uint32_t *wi_exchange_readiness(const wharf_exchange *x, int owner, int from);
-
-/* Does the caller's put of this round wait for a peer's start, and does its own
- * start tell the peer? In the first round always: nothing came before it that
- * could prove anything. */
-static inline bool wi_exchange_waits(const wharf_exchange *x,
-                                     const wi_exchange_peer *peer)
-{
-    return peer->waits || (x->round == 0 && peer->sends);
-}
-
-static inline bool wi_exchange_owes(const wharf_exchange *x,
-                                    const wi_exchange_peer *peer)
-{
-    return peer->owes || (x->round == 0 && peer->receives);
-}
 
 /* The set of this round. */
 static inline int wi_exchange_set(const wharf_exchange *x)
@@ -196,11 +189,9 @@ wharf_status wi_exchange_far_finish(wharf_exchange *x, wharf_stream stream,
 wharf_status wi_exchange_far_move(wharf_exchange *x, bool *busy);
 void wi_exchange_far_let_go(const wharf_exchange *x);
 /* Does MPI get boxes of this rank as they are? */
-bool wi_exchange_far_direct(const wharf_exchange *x, char reason[96]);
+bool wi_exchange_far_direct(const wharf_exchange *x,
+                            char reason[WHARF_MAX_REASON + 1]);
 void wi_exchange_far_info(const wharf_exchange *x, wharf_exchange_info *info);
 void wi_exchange_far_plan(const wharf_exchange *x, wharf_exchange_plan *plan);
-
-/* Unlinks and frees an exchange; its words go back. */
-void wi_exchange_discard(wharf_exchange *x);
 
 #endif

@@ -57,13 +57,18 @@ static wharf_status grid_fill(const wharf_exchange_block *block, grid *g)
                            d - shift, (unsigned long long)g->ghost[d],
                            d - shift, (unsigned long long)g->extent[d]);
     }
-    uint64_t row, plane, size;
-    if (g->extent[1] > INT64_MAX / 4 || g->extent[2] > INT64_MAX / 4 ||
+    uint64_t row, plane, size, offset = 0;
+    for (int s = 0; s < g->sets; s++)
+        if (block->offset[s] > offset)
+            offset = block->offset[s];
+    if (g->extent[0] > INT64_MAX / 4 || g->extent[1] > INT64_MAX / 4 ||
+        g->extent[2] > INT64_MAX / 4 ||
         !mul(g->cell, g->extent[2] + 2 * g->ghost[2], &row) ||
         !mul(block->pitch[0] ? block->pitch[0] : row,
              g->extent[1] + 2 * g->ghost[1], &plane) ||
-        !mul(plane, 3 * (g->extent[0] < INT64_MAX / 4 ? g->extent[0] : 0),
-             &size))
+        !mul(block->pitch[1] ? block->pitch[1] : plane,
+             g->extent[0] + 2 * g->ghost[0], &size) ||
+        offset > INT64_MAX - size)
         return wi_fail(WHARF_EARG, "see wharf_exchange_block",
                        "the block is beyond every address space");
     g->row = block->pitch[0] ? block->pitch[0] : row;
@@ -196,10 +201,10 @@ static wharf_status graph_check(const wi_graph *graph,
                                 const wharf_exchange_box *sends,
                                 const wharf_exchange_box *receives)
 {
-    if (graph->in + graph->out > WHARF_EXCHANGE_MAX_TRANSFERS)
+    if (graph->in + graph->out > WHARF_MAX_EXCHANGE_TRANSFERS)
         return wi_fail(WHARF_ELIMIT, "make several exchanges",
                        "the graph has %d edges here, at most %d are possible",
-                       graph->in + graph->out, WHARF_EXCHANGE_MAX_TRANSFERS);
+                       graph->in + graph->out, WHARF_MAX_EXCHANGE_TRANSFERS);
     if ((graph->out && !sends) || (graph->in && !receives))
         return wi_fail(WHARF_EARG, "pass a box for every edge and set",
                        "%s is NULL and there are %d such edges",

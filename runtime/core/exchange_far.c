@@ -180,15 +180,17 @@ static wharf_status stream_prepare(wharf_exchange *x)
  * ----------------------------------------------------------------------- */
 
 /* Also what the ranks of a group tell one another before they cut boxes. */
-bool wi_exchange_far_direct(const wharf_exchange *x, char reason[96])
+bool wi_exchange_far_direct(const wharf_exchange *x,
+                            char reason[WHARF_MAX_REASON + 1])
 {
     if (x->node->backend == WHARF_BACKEND_HOST) {
-        snprintf(reason, 96, "host memory");
+        snprintf(reason, WHARF_MAX_REASON + 1, "host memory");
         return true;
     }
     if (x->node->settings.cuda_aware) {
         bool on = x->node->settings.cuda_aware == 1;
-        snprintf(reason, 96, "WHARF_CUDA_AWARE is %s", on ? "on" : "off");
+        snprintf(reason, WHARF_MAX_REASON + 1, "WHARF_CUDA_AWARE is %s",
+                 on ? "on" : "off");
         return on;
     }
     return wi_remote_cuda_aware(reason);
@@ -197,8 +199,8 @@ bool wi_exchange_far_direct(const wharf_exchange *x, char reason[96])
 static wharf_status remote_make(wharf_exchange *x)
 {
     wi_exchange_far *far = x->far;
-    wi_remote_list sends[WHARF_EXCHANGE_MAX_SETS];
-    wi_remote_list receives[WHARF_EXCHANGE_MAX_SETS];
+    wi_remote_list sends[WHARF_MAX_EXCHANGE_SETS];
+    wi_remote_list receives[WHARF_MAX_EXCHANGE_SETS];
     for (int s = 0; s < x->sets; s++) {
         sends[s] = (wi_remote_list){far->out[s].box, far->out[s].count};
         receives[s] = (wi_remote_list){far->in[s].box, far->in[s].count};

@@ -32,10 +32,10 @@ struct wi_exchange_far {
     wi_remote *remote;
     bool host;  /* host backend: no stream, no staging */
     bool aware; /* MPI takes device pointers */
-    char aware_reason[96];
+    char aware_reason[WHARF_MAX_REASON + 1];
     uint64_t piece; /* bytes of a message */
     wi_sync_how how;
-    wi_far_load out[WHARF_EXCHANGE_MAX_SETS], in[WHARF_EXCHANGE_MAX_SETS];
+    wi_far_load out[WHARF_MAX_EXCHANGE_SETS], in[WHARF_MAX_EXCHANGE_SETS];
     char *stage; /* sends, then receives; page-locked, or (aware) of the GPU */
     uint64_t stage_out, stage_in; /* bytes of each */
     uint32_t *words;

@@ -44,8 +44,7 @@ static wharf_status overdue(const wharf_exchange *x, int node_rank,
             "only slow, raise WHARF_TIMEOUT_MS",
             "rank %d did not %s round %llu of the exchange before the deadline",
             node_rank, what, (unsigned long long)x->round);
-    wi_error_record()->rank = node_rank;
-    return WHARF_ETIMEDOUT;
+    return wi_error_about(node_rank);
 }
 
 /* Holds until a peer's word shows this round. MPI moves meanwhile. */
@@ -65,7 +64,7 @@ static wharf_status hold(wharf_exchange *x, const uint32_t *word, int node_rank,
         st = wi_comm_wait(x->node->comm, node_rank, word, has_come, &a, until);
         if (st != WHARF_OK && st != WHARF_ETIMEDOUT)
             return st;
-        if (st == WHARF_ETIMEDOUT && wi_deadline_passed(deadline))
+        if (st == WHARF_ETIMEDOUT && wi_deadline_run_out(deadline))
             return overdue(x, node_rank, what);
         /* That MPI had its turn is no failure. */
         *wi_error_record() = kept;
@@ -96,11 +95,24 @@ static void put_to(const wharf_exchange *x, int node_rank)
             copy_box(&x->item[i].out[set]);
 }
 
+/* Does the caller's put of this round wait for a peer's start, and does its own
+ * start tell the peer? In the first round always: nothing came before it that
+ * could prove anything. */
+static bool waits(const wharf_exchange *x, const wi_exchange_peer *peer)
+{
+    return peer->waits || (x->round == 0 && peer->sends);
+}
+
+static bool owes(const wharf_exchange *x, const wi_exchange_peer *peer)
+{
+    return peer->owes || (x->round == 0 && peer->receives);
+}
+
 static bool is_ready(const wharf_exchange *x, const wi_exchange_peer *peer)
 {
     awaited a = {wi_exchange_readiness(x, x->node->rank, peer->node_rank),
                  number_of(x)};
-    return !wi_exchange_waits(x, peer) || has_come(&a);
+    return !waits(x, peer) || has_come(&a);
 }
 
 /* Puts to those that are ready; the first that is not, or NULL. */
@@ -128,7 +140,7 @@ wharf_status wi_exchange_host_start(wharf_exchange *x)
     for (int p = 0; p < x->peers; p++) {
         x->peer[p].put = false;
         x->peer[p].came = false;
-        if (wi_exchange_owes(x, &x->peer[p]))
+        if (owes(x, &x->peer[p]))
             say(wi_exchange_readiness(x, x->peer[p].node_rank, x->node->rank),
                 number_of(x));
     }

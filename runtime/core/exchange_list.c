@@ -32,10 +32,10 @@ wharf_status wi_exchange_options_read(const wharf_exchange_options *options,
         wi_versioned_read(known, sizeof *known, options, "options");
     if (st != WHARF_OK)
         return st;
-    if (known->sets < 1 || known->sets > WHARF_EXCHANGE_MAX_SETS)
-        return wi_fail(WHARF_EARG, "pass 1 to WHARF_EXCHANGE_MAX_SETS",
+    if (known->sets < 1 || known->sets > WHARF_MAX_EXCHANGE_SETS)
+        return wi_fail(WHARF_EARG, "pass 1 to WHARF_MAX_EXCHANGE_SETS",
                        "options.sets is %d, not in 1 to %d", known->sets,
-                       WHARF_EXCHANGE_MAX_SETS);
+                       WHARF_MAX_EXCHANGE_SETS);
     if ((int)known->ready < 0 || known->ready > WHARF_SWITCH_OFF)
         return wi_fail(WHARF_EARG, "see wharf_switch", "options.ready is %d",
                        (int)known->ready);
@@ -159,14 +159,6 @@ static wharf_status read_box(wharf_exchange *x, const wharf_exchange_box *box,
 /* ---- Transfers
  * ------------------------------------------------------------------ */
 
-static bool any_bytes(const wi_exchange_half *halves, int sets)
-{
-    for (int s = 0; s < sets; s++)
-        if (halves[s].width)
-            return true;
-    return false;
-}
-
 /* Whoever shares the memory must be able to write where it puts. */
 static wharf_status check_writable(const wharf_exchange *x,
                                    const wharf_exchange_transfer *t,
@@ -227,11 +219,12 @@ static wharf_status check_ids(const wharf_exchange *x, int one, int other)
     const wi_exchange_item *a = &x->item[one], *b = &x->item[other];
     if (a->peer != b->peer || a->peer == MPI_PROC_NULL)
         return WHARF_OK;
-    bool sends = a->send_id == b->send_id && any_bytes(a->send, x->sets) &&
-                 any_bytes(b->send, x->sets);
+    bool sends = a->send_id == b->send_id &&
+                 wi_exchange_any(a->send, x->sets) &&
+                 wi_exchange_any(b->send, x->sets);
     bool receives = a->receive_id == b->receive_id &&
-                    any_bytes(a->receive, x->sets) &&
-                    any_bytes(b->receive, x->sets);
+                    wi_exchange_any(a->receive, x->sets) &&
+                    wi_exchange_any(b->receive, x->sets);
     if (!sends && !receives)
         return WHARF_OK;
     return wi_fail(WHARF_EARG, "give transfers between one pair different ids",
@@ -286,10 +279,10 @@ static wharf_status check_count(const wharf_exchange *x,
     if (ask->count < 0)
         return wi_fail(WHARF_EARG, "pass the number of transfers",
                        "count is %d", ask->count);
-    if (ask->count > WHARF_EXCHANGE_MAX_TRANSFERS)
+    if (ask->count > WHARF_MAX_EXCHANGE_TRANSFERS)
         return wi_fail(WHARF_ELIMIT, "make several exchanges",
                        "count is %d, at most %d are possible", ask->count,
-                       WHARF_EXCHANGE_MAX_TRANSFERS);
+                       WHARF_MAX_EXCHANGE_TRANSFERS);
     if (ask->count > 0 && !ask->transfers)
         return wi_fail(WHARF_EARG, "pass count transfers",
                        "transfers is NULL and count is %d", ask->count);

@@ -67,8 +67,7 @@ static wharf_status compare_greetings(const wharf_exchange *x,
                     "the communicator",
                     "rank %d has %s %lld, rank 0 has %lld", r, fields[i].name,
                     fields[i].has, fields[i].first);
-            wi_error_record()->rank = wi_group_node_rank(x->group, r);
-            return WHARF_EMISMATCH;
+            return wi_error_about(wi_group_node_rank(x->group, r));
         }
     }
     return WHARF_OK;
@@ -88,7 +87,7 @@ static void greetings_use(wharf_exchange *x, const greeting *all)
 
 static wharf_status greet(wharf_exchange *x, wi_deadline deadline)
 {
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
     const wi_node_settings *settings = &x->node->settings;
     greeting mine = {
         .sets = x->sets,
@@ -186,8 +185,8 @@ static void cards_find(matching *m)
 /* A peer's transfer, as it came. */
 typedef struct counterpart {
     card head;
-    wi_exchange_half send[WHARF_EXCHANGE_MAX_SETS];
-    wi_exchange_half receive[WHARF_EXCHANGE_MAX_SETS];
+    wi_exchange_half send[WHARF_MAX_EXCHANGE_SETS];
+    wi_exchange_half receive[WHARF_MAX_EXCHANGE_SETS];
 } counterpart;
 
 static void card_read(const matching *m, int peer, int k, counterpart *out)
@@ -198,14 +197,6 @@ static void card_read(const matching *m, int peer, int k, counterpart *out)
     memcpy(&out->head, at, sizeof out->head);
     memcpy(out->send, at + sizeof out->head, halves);
     memcpy(out->receive, at + sizeof out->head + halves, halves);
-}
-
-static bool any_bytes(const wi_exchange_half *halves, int sets)
-{
-    for (int s = 0; s < sets; s++)
-        if (halves[s].width)
-            return true;
-    return false;
 }
 
 /* Who sends what to whom, for messages: both ranks say the same of it. */
@@ -339,14 +330,15 @@ static wharf_status match_side(const matching *m, wi_exchange_item *item,
 {
     const wharf_exchange *x = m->x;
     counterpart other;
-    if (!any_bytes(sends ? item->send : item->receive, x->sets))
+    if (!wi_exchange_any(sends ? item->send : item->receive, x->sets))
         return WHARF_OK;
     int cards = m->bytes_from[item->peer] / (int)card_bytes(x);
     for (int k = 0; k < cards; k++) {
         card_read(m, item->peer, k, &other);
         bool same = sends ? other.head.receive_id == item->send_id
                           : other.head.send_id == item->receive_id;
-        if (!same || !any_bytes(sends ? other.receive : other.send, x->sets))
+        if (!same ||
+            !wi_exchange_any(sends ? other.receive : other.send, x->sets))
             continue;
         wharf_status st = fit(m, item, sends, &other);
         return st == WHARF_OK ? place(m, item, sends, &other) : st;

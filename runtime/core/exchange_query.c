@@ -8,7 +8,7 @@
 #include "base/versioned.h"
 #include "core/exchange.h"
 
-static wharf_status enter(const char *call, const wharf_exchange *x)
+wharf_status wi_exchange_enter(const char *call, const wharf_exchange *x)
 {
     wi_call_begin(call, -1);
     wharf_status st = wi_handle_check(x, WI_HANDLE_EXCHANGE, "exchange");
@@ -100,7 +100,7 @@ wharf_status wharf_exchange_info_get(const wharf_exchange *exchange, int index,
                                      wharf_exchange_info *info)
 {
     wharf_exchange_info found = {.struct_size = sizeof found};
-    wharf_status st = enter(__func__, exchange);
+    wharf_status st = wi_exchange_enter(__func__, exchange);
     if (st == WHARF_OK && (index < 0 || index >= exchange->items))
         st = wi_fail(WHARF_EARG, "pass 0 to transfers - 1",
                      "index is %d, the exchange has %d transfers here", index,
@@ -116,7 +116,7 @@ wharf_status wharf_exchange_plan_get(const wharf_exchange *exchange,
                                      wharf_exchange_plan *plan)
 {
     wharf_exchange_plan found = {.struct_size = sizeof found};
-    wharf_status st = enter(__func__, exchange);
+    wharf_status st = wi_exchange_enter(__func__, exchange);
     if (st != WHARF_OK)
         return wi_call_end(st);
     found.transfers = exchange->items;

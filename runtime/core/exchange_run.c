@@ -1,26 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Rounds: the public calls, their checks, and who does what a round needs. */
-#include <time.h>
-
 #include "base/error.h"
 #include "base/handles.h"
 #include "core/exchange.h"
 
-/* Looking at a stream costs a driver call: pauses between two looks. */
-#define FIRST_PAUSE_NS 2000
-#define MOST_PAUSE_NS 1000000
-
 /* ---- Checks
  * --------------------------------------------------------------------- */
-
-static wharf_status enter(const char *call, const wharf_exchange *x)
-{
-    wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(x, WI_HANDLE_EXCHANGE, "exchange");
-    if (st == WHARF_OK)
-        wi_call_set_rank(x->node->rank);
-    return st;
-}
 
 static wharf_status check_stream(const wharf_exchange *x, wharf_stream stream)
 {
@@ -125,7 +110,7 @@ static wharf_status finish(wharf_exchange *x, wharf_stream stream)
 
 wharf_status wharf_exchange_start(wharf_exchange *exchange, wharf_stream stream)
 {
-    wharf_status st = enter(__func__, exchange);
+    wharf_status st = wi_exchange_enter(__func__, exchange);
     if (st == WHARF_OK)
         st = check_all(exchange, stream, false);
     if (st == WHARF_OK)
@@ -136,7 +121,7 @@ wharf_status wharf_exchange_start(wharf_exchange *exchange, wharf_stream stream)
 wharf_status wharf_exchange_finish(wharf_exchange *exchange,
                                    wharf_stream stream)
 {
-    wharf_status st = enter(__func__, exchange);
+    wharf_status st = wi_exchange_enter(__func__, exchange);
     if (st == WHARF_OK)
         st = check_all(exchange, stream, true);
     if (st == WHARF_OK)
@@ -146,7 +131,7 @@ wharf_status wharf_exchange_finish(wharf_exchange *exchange,
 
 wharf_status wharf_exchange_run(wharf_exchange *exchange, wharf_stream stream)
 {
-    wharf_status st = enter(__func__, exchange);
+    wharf_status st = wi_exchange_enter(__func__, exchange);
     if (st == WHARF_OK)
         st = check_all(exchange, stream, false);
     if (st == WHARF_OK && !on_host(exchange) && !exchange->far) {
@@ -159,85 +144,5 @@ wharf_status wharf_exchange_run(wharf_exchange *exchange, wharf_stream stream)
         st = start(exchange, stream);
     if (st == WHARF_OK)
         st = finish(exchange, stream);
-    return wi_call_end(st);
-}
-
-/* ---- Waiting on the host
- * -------------------------------------------------------- */
-
-static wharf_status check_peers(const wharf_exchange *x)
-{
-    wharf_status st = WHARF_OK;
-    for (int p = 0; p < x->peers && st == WHARF_OK; p++)
-        st = wi_comm_check_alive(x->node->comm, x->peer[p].node_rank);
-    return st;
-}
-
-static wharf_status wait_event(const wharf_exchange *x, wi_event *event,
-                               wi_deadline deadline)
-{
-    const wi_device_ops *ops = x->node->device->ops;
-    long pause_ns = FIRST_PAUSE_NS;
-    for (;;) {
-        /* Asked first: what a rank put before it died counts. */
-        wharf_status alive =
-            pause_ns == MOST_PAUSE_NS ? check_peers(x) : WHARF_OK;
-        wharf_error cause = *wi_error_record();
-        bool late = wi_deadline_passed(deadline);
-        wharf_status st = ops->event_query(event);
-        if (st != WHARF_ENOTREADY)
-            return st;
-        if (alive != WHARF_OK) {
-            *wi_error_record() = cause;
-            return alive;
-        }
-        if (late)
-            return wi_fail(WHARF_ETIMEDOUT,
-                           "see that every rank makes the round; if one is "
-                           "only slow, wait longer",
-                           "the stream's work, which may wait for a neighbour, "
-                           "was not complete in time");
-        struct timespec pause = {0, pause_ns};
-        nanosleep(&pause, NULL);
-        pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
-    }
-}
-
-static wharf_status wait_stream(const wharf_exchange *x, wharf_stream stream,
-                                wi_deadline deadline)
-{
-    wi_device *device = x->node->device;
-    wi_event *event;
-    bool capturing = false;
-    wharf_status st = device->ops->capturing(device, stream, &capturing);
-    if (st == WHARF_OK && capturing)
-        st = wi_fail(WHARF_EARG, "wait after the graph was launched",
-                     "the stream is being captured");
-    if (st == WHARF_OK)
-        st = device->ops->event_create(device, &event);
-    if (st != WHARF_OK)
-        return st;
-    st = device->ops->event_record(event, stream);
-    if (st == WHARF_OK)
-        st = wait_event(x, event, deadline);
-    wharf_error cause = *wi_error_record();
-    device->ops->event_destroy(event);
-    *wi_error_record() = cause;
-    return st;
-}
-
-wharf_status wharf_exchange_wait(wharf_exchange *exchange, wharf_stream stream,
-                                 int timeout_ms)
-{
-    wharf_status st = enter(__func__, exchange);
-    if (st == WHARF_OK && timeout_ms < 0)
-        st = wi_fail(WHARF_EARG, "pass milliseconds, or 0", "timeout_ms is %d",
-                     timeout_ms);
-    if (st == WHARF_OK)
-        st = check_stream(exchange, stream);
-    if (st == WHARF_OK && !on_host(exchange))
-        st = wait_stream(exchange, stream,
-                         timeout_ms ? wi_deadline_in_ms(timeout_ms)
-                                    : wi_node_deadline(exchange->node));
     return wi_call_end(st);
 }

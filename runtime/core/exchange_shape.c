@@ -7,6 +7,14 @@ uint64_t wi_exchange_bytes(const wi_exchange_half *half)
     return half->width * half->rows * half->planes;
 }
 
+bool wi_exchange_any(const wi_exchange_half *halves, int sets)
+{
+    for (int s = 0; s < sets; s++)
+        if (halves[s].width)
+            return true;
+    return false;
+}
+
 uint64_t wi_exchange_span(const wi_exchange_half *half)
 {
     if (half->width == 0)

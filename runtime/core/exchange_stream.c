@@ -32,7 +32,7 @@ typedef struct launch {
 } launch;
 
 struct wi_exchange_stream {
-    launch launch[WHARF_EXCHANGE_MAX_SETS]; /* one a set */
+    launch launch[WHARF_MAX_EXCHANGE_SETS]; /* one a set */
     wi_sync_how how;                        /* of the steps that follow */
     outside ready, arrived;
     /* The first round's handshake with peers that need none later. */
@@ -183,7 +183,7 @@ static bool for_engine(const wharf_exchange *x, const wi_copy_box *box)
     wi_copy_box simple = wi_copy_box_simple(box);
     wi_copy_memory to, from;
     wi_copy_facts facts;
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
     wi_copy_facts_find(x->node, true, &facts);
     if (device->ops->copy->look(device, box->to, &to) != WHARF_OK ||
         device->ops->copy->look(device, box->from, &from) != WHARF_OK)

@@ -86,8 +86,7 @@ void wi_existing_lay_out(wi_mapping *mapping)
     }
 }
 
-/* ---- End ------------------------------------------------------------------
- */
+/* ---- End ----------------------------------------------------------------- */
 
 /* A block and the addresses of a mirror. */
 static void let_go(wi_mapping *mapping, int block)
@@ -130,8 +129,7 @@ void wi_existing_free_owned(wi_mapping *mapping)
     e->mirror = NULL;
 }
 
-/* ---- Queries --------------------------------------------------------------
- */
+/* ---- Queries ------------------------------------------------------------- */
 
 static void tell_direct(const wi_existing_card *card, wharf_buffer_info *info)
 {

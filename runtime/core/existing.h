@@ -50,13 +50,13 @@ static inline int wi_existing_block(const wi_mapping *mapping, int rank)
     return mapping->layout.block_of_rank[rank];
 }
 
-/* Local: a mapping without memory, room for one block a rank. */
 /* Do the other ranks see a copy of the rank's memory? */
 static inline bool wi_existing_is_mirror(const wi_mapping *mapping, int rank)
 {
     return mapping->existing && mapping->existing->card[rank].mirrored;
 }
 
+/* Local: a mapping without memory, room for one block a rank. */
 wharf_status wi_existing_new(wharf_node *node, wi_mapping **mapping);
 /* Frees what the object holds beside the mapping's own parts. */
 void wi_existing_delete(wi_existing *existing);
@@ -64,11 +64,6 @@ void wi_existing_delete(wi_existing *existing);
 /* Local, alike on all ranks: sizes, which lie in mapping->sizes, become blocks.
  */
 void wi_existing_lay_out(wi_mapping *mapping);
-
-/* May this rank's memory be shared as the flags say, and how? WHARF_EARG,
- * WHARF_EUNSUPPORTED; *mirrored: only by a mirror. */
-wharf_status wi_existing_settle(const wi_foreign *memory, unsigned flags,
-                                bool *mirrored);
 
 /*
  * Collective: the blocks get to every rank. On failure nothing of it is left,

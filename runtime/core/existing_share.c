@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/sys.h"
 #include "core/existing.h"
 
 /* What a parcel carries beside descriptors. */
@@ -64,8 +63,7 @@ static const wi_existing_card *card_of(const share *s, int rank)
     return &s->mapping->existing->card[rank];
 }
 
-/* ---- Mirrors --------------------------------------------------------------
- */
+/* ---- Mirrors ------------------------------------------------------------- */
 
 static size_t mirror_bytes(const share *s, int rank)
 {
@@ -109,8 +107,7 @@ static wharf_status mirror_make(share *s)
     return st;
 }
 
-/* ---- This rank's own side -------------------------------------------------
- */
+/* ---- This rank's own side ------------------------------------------------ */
 
 /* Evenly spread over the segment, the last one at its end. */
 static size_t word_offset(const wi_existing_card *card, uint32_t i)
@@ -175,8 +172,7 @@ static wharf_status make_own(share *s, bool mirrored, wi_existing_card *card)
     return read_own_words(s, card);
 }
 
-/* ---- Who reaches whom ------------------------------------------------------
- */
+/* ---- Who reaches whom ---------------------------------------------------- */
 
 /* Every rank finds the same. */
 static wharf_status check_reach(const share *s)
@@ -201,28 +197,12 @@ static wharf_status check_reach(const share *s)
     return WHARF_OK;
 }
 
-/* ---- Opening ---------------------------------------------------------------
- */
+/* ---- Opening ------------------------------------------------------------- */
 
 static wi_access access_of(const share *s)
 {
     return s->mapping->flags & WHARF_BUFFER_READ_ONLY ? WI_ACCESS_READ
                                                       : WI_ACCESS_READ_WRITE;
-}
-
-/* A number of a rank's process (FNV-1a). */
-static uint64_t owner_number(const wharf_node *node, int rank)
-{
-    const wi_identity *id = wi_comm_identity(node->comm, rank);
-    uint64_t parts[3] = {id->pid_ns, id->start_ticks, (uint64_t)id->pid};
-    const unsigned char *bytes = (const unsigned char *)parts;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < sizeof parts; i++)
-        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3); /* of parts */
-    for (const char *c = id->boot_id; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-    return hash;
 }
 
 static void open_others(share *s)
@@ -233,17 +213,10 @@ static void open_others(share *s)
         if (r == s->node->rank || b < 0 || card_of(s, r)->mirrored)
             continue;
         note_failure(s,
-                     s->foreign->open(s->node->device, &card_of(s, r)->memory,
-                                      owner_number(s->node, r), access_of(s),
-                                      &m->block[b]));
-    }
-}
-
-static void drop_fds(const wi_parcel *parcel)
-{
-    for (int i = 0; i < parcel->count; i++) {
-        int fd = parcel->fds[i];
-        wi_sys_close(&fd);
+                     s->foreign->open(
+                         s->node->device, &card_of(s, r)->memory,
+                         wi_identity_number(wi_comm_identity(s->node->comm, r)),
+                         access_of(s), &m->block[b]));
     }
 }
 
@@ -255,7 +228,7 @@ static wharf_status take_mirror(share *s, int block, const letter *mail,
     if (!s->host || m->block[block] ||
         mail->of.mirror.fds != (uint32_t)parcel->count ||
         mail->of.mirror.bytes != mirror_bytes(s, owner)) {
-        drop_fds(parcel);
+        wi_parcel_drop(parcel);
         return wi_fail(WHARF_EPROTOCOL, "run one version of Wharf on all ranks",
                        "rank %d sent a mirror of %llu bytes with %d "
                        "descriptors",
@@ -277,7 +250,7 @@ static void take_parcel(void *argument, int index, const wi_parcel *parcel)
     letter mail;
     memcpy(&mail, parcel->bytes, sizeof mail);
     if (mail.status != WHARF_OK || s->status != WHARF_OK) {
-        drop_fds(parcel);
+        wi_parcel_drop(parcel);
         return;
     }
     if (card_of(s, rank)->mirrored)
@@ -335,7 +308,7 @@ static wharf_status exchange_rounds(share *s, wi_deadline deadline)
         note_failure(s, wi_comm_exchange(s->node->comm, s->count, s->senders,
                                          s->parcels, take_parcel, s, deadline));
         if (mine >= 0)
-            drop_fds(&s->parcels[mine]);
+            wi_parcel_drop(&s->parcels[mine]);
         st = agree(s, deadline);
     }
     return st;
@@ -354,8 +327,7 @@ static void map_others(share *s)
     }
 }
 
-/* ---- Data check -------------------------------------------------------------
- */
+/* ---- Data check ---------------------------------------------------------- */
 
 static wharf_status compare_words(share *s, int rank)
 {

@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/config.h"
@@ -22,7 +21,7 @@
 #include "core/visit.h"
 
 /* How long to wait before asking again for a name that is not there. */
-#define AGAIN_NS 10000000
+#define AGAIN_NS (10 * WI_NS_PER_MS)
 
 struct wharf_joined {
     char name[WHARF_MAX_PUBLISHED_NAME + 1];
@@ -33,8 +32,7 @@ struct wharf_joined {
     wharf_status over;    /* WHARF_OK while it is published */
 };
 
-/* ---- Both sides ------------------------------------------------------------
- */
+/* ---- Both sides ---------------------------------------------------------- */
 
 wharf_status wi_join_check_name(const char *name)
 {
@@ -75,11 +73,7 @@ wharf_status wi_join_peer(int socket, uid_t *uid, pid_t *pid)
 /* The connection's end, as it shows in a failed call. */
 static wharf_status ended_or(wharf_status st)
 {
-    int errnum = wi_error_record()->native;
-    if (st == WHARF_EOS &&
-        (errnum == EPIPE || errnum == ECONNRESET || errnum == ENOTCONN))
-        return WHARF_EPEER;
-    return st;
+    return st == WHARF_EOS && wi_sys_peer_gone() ? WHARF_EPEER : st;
 }
 
 wharf_status wi_join_send(int socket, const void *message, size_t bytes)
@@ -104,8 +98,7 @@ wharf_status wi_join_receive(int socket, void *message, size_t bytes)
                                                            : WHARF_EPROTOCOL;
 }
 
-/* ---- Asking ----------------------------------------------------------------
- */
+/* ---- Asking -------------------------------------------------------------- */
 
 typedef struct asking {
     const char *name;
@@ -157,12 +150,6 @@ static wharf_status no_answer(const asking *a)
                    a->name, (long long)a->timeout_ms);
 }
 
-static void pause_a_moment(void)
-{
-    struct timespec moment = {0, AGAIN_NS};
-    nanosleep(&moment, NULL);
-}
-
 /* Until somebody listens, as long as the caller is ready to wait. */
 static wharf_status connect_to(asking *a)
 {
@@ -180,7 +167,7 @@ static wharf_status connect_to(asking *a)
                 answers = wi_deadline_in_ms(a->timeout_ms);
             if (wi_deadline_passed(answers))
                 return no_answer(a);
-        } else if (wi_error_record()->native == ECONNREFUSED) {
+        } else if (wi_sys_errno() == ECONNREFUSED) {
             if (a->options.wait_ms == 0 || wi_deadline_passed(appears))
                 return wi_fail(WHARF_ENOTREADY,
                                "publish it, or wait for it (wait_ms)",
@@ -190,7 +177,7 @@ static wharf_status connect_to(asking *a)
         } else {
             return st;
         }
-        pause_a_moment();
+        wi_sleep_ns(AGAIN_NS);
         st = WHARF_OK;
     }
     return st;
@@ -272,8 +259,7 @@ static wharf_status ask(asking *a, wi_join_answer *answer, wi_deadline deadline)
                                            : refused(answer);
 }
 
-/* ---- Joined ----------------------------------------------------------------
- */
+/* ---- Joined -------------------------------------------------------------- */
 
 static wharf_status join(asking *a, wharf_joined *made)
 {

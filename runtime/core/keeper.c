@@ -58,26 +58,6 @@ static wharf_status words_share(wharf_node *node, wi_deadline deadline)
     return st;
 }
 
-/* Can what was imported be exported again? No attribute tells. */
-static void try_reexport(wharf_node *node)
-{
-    const wi_mapping *keeper = node->keeper;
-    if (keeper->way->ops->kind != WHARF_HANDLE_VMM)
-        return;
-    for (int b = 0; b < keeper->layout.blocks; b++) {
-        wi_handle handle;
-        int fds[WI_BLOCK_CHUNKS];
-        if (keeper->layout.block[b].owner == node->rank)
-            continue;
-        node->reexport =
-            keeper->way->ops->export_(node->device, keeper->block[b], &handle,
-                                      fds) == WHARF_OK;
-        for (int i = 0; node->reexport && i < (int)handle.fds; i++)
-            wi_sys_close(&fds[i]);
-        return;
-    }
-}
-
 wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
 {
     if (node->backend != WHARF_BACKEND_CUDA || node->size == 1 ||
@@ -99,10 +79,8 @@ wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
     wi_free(sizes);
     if (st == WHARF_OK) {
         keep_descriptors(node);
-        try_reexport(node);
-    }
-    if (st == WHARF_OK)
         st = words_share(node, deadline);
+    }
     if (st == WHARF_OK || wharf_status_scope(st) == WHARF_SCOPE_NODE ||
         st == WHARF_ETIMEDOUT)
         return st;

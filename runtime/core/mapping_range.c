@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where a mapping lies: one address range, the same on every rank if asked. */
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "core/core.h"
 #include "core/mapping.h"
@@ -33,11 +34,8 @@ static void *window_address(size_t bytes)
     uint64_t needed = bytes / WINDOW_STEP + 1;
     if (needed >= steps)
         return NULL;
-    uint64_t drawn = (uint64_t)wi_now_ns() ^
-                     __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) *
-                         UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t step =
-        (drawn * UINT64_C(0xbf58476d1ce4e5b9) >> 32) % (steps - needed);
+    uint64_t drawn = wi_mix(__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED));
+    uint64_t step = wi_mix((uint64_t)wi_now_ns() ^ drawn) % (steps - needed);
     return (void *)(uintptr_t)(WINDOW_BASE + step * WINDOW_STEP);
 }
 
@@ -98,14 +96,13 @@ static wharf_status reserve_same(wi_mapping *mapping, wi_deadline deadline)
     }
     if (!(mapping->flags & WHARF_BUFFER_SAME_ADDRESS_REQUIRED))
         return WHARF_OK;
-    wharf_status st = wi_fail(
+    wi_fail(
         WHARF_EUNSUPPORTED,
         "attach it before other large allocations, or ask for SAME_ADDRESS",
         "SAME_ADDRESS_REQUIRED: rank %d has no free range of %zu bytes where "
         "the others have one",
         refused, mapping->layout.bytes);
-    wi_error_record()->rank = refused;
-    return st;
+    return wi_error_about(refused);
 }
 
 wharf_status wi_mapping_reserve(wi_mapping *mapping, wi_deadline deadline)

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/sys.h"
 #include "core/core.h"
 #include "core/mapping.h"
 #include "core/visit.h"
@@ -70,16 +70,13 @@ static uint64_t chunk_bytes_for(const wharf_node *node,
 }
 
 /* Different for every block that this rank ever owns and for every rank; not a
- * secret. Mixing step of splitmix64 (Steele, Lea, Flood 2014). */
+ * secret. */
 static uint64_t new_nonce(const wharf_node *node)
 {
     static uint64_t count;
-    uint64_t z = (uint64_t)wi_now_ns() + ((uint64_t)node->rank << 48) +
-                 __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) *
-                     UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (z ^ (z >> 31)) | 1;
+    uint64_t drawn = wi_mix(__atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) +
+                     ((uint64_t)node->rank << 48);
+    return wi_mix((uint64_t)wi_now_ns() + drawn) | 1;
 }
 
 static int chunks_of(const wi_handle *handle)
@@ -172,14 +169,6 @@ static void pack(share *s)
 
 /* ---- Other ranks' side --------------------------------------------------- */
 
-static void drop_fds(const wi_parcel *parcel)
-{
-    for (int i = 0; i < parcel->count; i++) {
-        int fd = parcel->fds[i];
-        wi_sys_close(&fd);
-    }
-}
-
 static wharf_status take_block(share *s, const item *it, const letter *mail,
                                const wi_parcel *parcel)
 {
@@ -189,7 +178,7 @@ static wharf_status take_block(share *s, const item *it, const letter *mail,
     const wi_layout_block *block = &m->layout.block[it->block];
     if (mail->handle.kind != ops->kind || mail->handle.bytes != block->bytes ||
         mail->handle.fds != (uint32_t)parcel->count) {
-        drop_fds(parcel);
+        wi_parcel_drop(parcel);
         return wi_fail(WHARF_EPROTOCOL, "run one version of Wharf on all ranks",
                        "rank %d sent a handle of %llu bytes and %d "
                        "descriptors where %zu bytes were agreed",
@@ -216,14 +205,13 @@ static void take_parcel(void *argument, int index, const wi_parcel *parcel)
     letter mail;
     memcpy(&mail, parcel->bytes, sizeof mail);
     if (mail.status != WHARF_OK || s->status != WHARF_OK) {
-        drop_fds(parcel);
+        wi_parcel_drop(parcel);
         return;
     }
     note_failure(s, take_block(s, &s->items[index], &mail, parcel));
 }
 
-/* ---- Data check -----------------------------------------------------------
- */
+/* ---- Data check ---------------------------------------------------------- */
 
 static wharf_status compare_nonces(share *s, const uint64_t *words)
 {
@@ -312,8 +300,7 @@ static wharf_status finish_owned(share *s)
     return WHARF_OK;
 }
 
-/* ---- All of it ------------------------------------------------------------
- */
+/* ---- All of it ----------------------------------------------------------- */
 
 static wharf_status list_items(share *s, int count, wi_mapping **mappings)
 {
@@ -337,7 +324,7 @@ static wharf_status list_items(share *s, int count, wi_mapping **mappings)
 static void share_free(share *s)
 {
     for (int i = 0; s->parcels && i < s->count; i++)
-        drop_fds(&s->parcels[i]);
+        wi_parcel_drop(&s->parcels[i]);
     wi_free(s->items);
     wi_free(s->senders);
     wi_free(s->parcels);

@@ -223,11 +223,10 @@ wharf_status wharf_node_mechanism(const wharf_node *node, int a, int b,
                                   wharf_mechanism *mechanism, char *reason)
 {
     wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK &&
-        (a < 0 || a >= node->size || b < 0 || b >= node->size))
-        st = wi_fail(WHARF_EARG, "pass node ranks",
-                     "a is %d and b is %d, the node has ranks 0 to %d", a, b,
-                     node->size - 1);
+    if (st == WHARF_OK)
+        st = wi_node_check_rank(node, "a", a);
+    if (st == WHARF_OK)
+        st = wi_node_check_rank(node, "b", b);
     if (st == WHARF_OK && !mechanism)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "mechanism is NULL");

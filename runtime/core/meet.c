@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "core/core.h"
 
@@ -134,7 +135,7 @@ static wharf_status compare_one(int rank, const wi_meeting *m,
     return WHARF_OK;
 }
 
-wharf_status wi_meeting_compare(const wi_meeting *all, int size)
+static wharf_status compare_all(const wi_meeting *all, int size)
 {
     wharf_status st = WHARF_OK;
     for (int r = 1; r < size && st == WHARF_OK; r++)
@@ -182,11 +183,7 @@ bool wi_all_came(wharf_status status)
 
 void wi_node_toggle(wharf_node *node, uint32_t a, uint32_t b, uint32_t c)
 {
-    /* Mixing step of splitmix64 (Steele, Lea, Flood 2014). */
-    uint64_t z = ((uint64_t)a << 40) + ((uint64_t)b << 20) + c +
-                 UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    uint64_t z = wi_mix(((uint64_t)a << 40) + ((uint64_t)b << 20) + c);
     node->state ^= (uint32_t)(z >> 32);
 }
 
@@ -216,7 +213,7 @@ static wharf_status meet(wharf_node *node, const wi_meeting *mine,
         if (all[r].status != WHARF_OK)
             return wi_comm_agree(node->comm, (wharf_status)mine->status,
                                  deadline);
-    return wi_meeting_compare(all, node->size);
+    return compare_all(all, node->size);
 }
 
 #undef wi_node_meet

@@ -43,8 +43,7 @@ wharf_status wi_node_leave(wharf_node *node, wharf_status status)
     return wi_call_end(status);
 }
 
-/* ---- Settings ---------------------------------------------------------------
- */
+/* ---- Settings ------------------------------------------------------------ */
 
 static wharf_status read_environment(wi_node_settings *s)
 {
@@ -160,12 +159,11 @@ static wharf_status read_settings(const wharf_node_options *options,
 static wharf_status differ(int rank, const char *what, int64_t has,
                            int64_t first)
 {
-    wharf_status st = wi_fail(
-        WHARF_EMISMATCH, "pass the same options and environment on every rank",
-        "rank %d has %s %lld, rank 0 has %lld", rank, what, (long long)has,
-        (long long)first);
-    wi_error_record()->rank = rank;
-    return st;
+    wi_fail(WHARF_EMISMATCH,
+            "pass the same options and environment on every rank",
+            "rank %d has %s %lld, rank 0 has %lld", rank, what, (long long)has,
+            (long long)first);
+    return wi_error_about(rank);
 }
 
 static wharf_status compare_settings(const wi_node_settings *all, int size)
@@ -199,13 +197,11 @@ static wharf_status compare_settings(const wi_node_settings *all, int size)
                 return differ(r, fields[i].name, fields[i].has,
                               fields[i].first);
         if (strcmp(a->device_map, b->device_map) != 0) {
-            wharf_status st = wi_fail(
-                WHARF_EMISMATCH,
-                "pass the same options and environment on every rank",
-                "rank %d has device_map \"%.60s\", rank 0 has \"%.60s\"", r,
-                b->device_map, a->device_map);
-            wi_error_record()->rank = r;
-            return st;
+            wi_fail(WHARF_EMISMATCH,
+                    "pass the same options and environment on every rank",
+                    "rank %d has device_map \"%.60s\", rank 0 has \"%.60s\"", r,
+                    b->device_map, a->device_map);
+            return wi_error_about(r);
         }
     }
     return WHARF_OK;
@@ -356,6 +352,9 @@ wharf_status wharf_node_open(MPI_Comm comm, const wharf_node_options *options,
         wi_log(WI_LOG_INFO, "node of %d ranks open, backend %s (%s)",
                (*node)->size, (*node)->device->ops->name,
                (*node)->backend_reason);
+        const char *remark = wi_comm_remark((*node)->comm);
+        if ((*node)->rank == 0 && remark[0] != '\0')
+            wi_log(WI_LOG_WARN, "%s", remark);
     }
     return wi_call_end(st);
 }
@@ -363,18 +362,24 @@ wharf_status wharf_node_open(MPI_Comm comm, const wharf_node_options *options,
 /* ---- Close
  * --------------------------------------------------------------------- */
 
-/* Everything still attached, and the pool, in one ordered release. */
-static void release_mappings(wharf_node *node, wi_deadline deadline)
+/* Everything still attached, and the pool, in one ordered release. `met`: how
+ * the ranks met; after a death, closing is the way to end, so that what is
+ * still attached is no oversight. */
+static void release_mappings(wharf_node *node, wharf_status met,
+                             wi_deadline deadline)
 {
+    wi_log_level level = met == WHARF_OK ? WI_LOG_WARN : WI_LOG_INFO;
+
     while (node->buffers || node->pool) {
         wi_mapping *out[32];
         int n = 0;
         while (n < 32 && node->buffers) {
             wharf_buffer *buffer = node->buffers;
-            wi_log(WI_LOG_WARN,
-                   "buffer %llu \"%s\" was still attached when "
-                   "its node was closed",
-                   (unsigned long long)buffer->serial, buffer->name);
+            wi_log(
+                level,
+                "buffer %llu%s%s was still attached when its node was closed",
+                (unsigned long long)buffer->serial, buffer->name[0] ? " " : "",
+                buffer->name);
             out[n++] = buffer->mapping;
             wi_buffer_discard(buffer);
         }
@@ -437,7 +442,7 @@ static wharf_status close_node(wharf_node **out)
     wi_barrier_close_all(node);
     wi_ring_close_all(node, deadline);
     release_events(node, deadline);
-    release_mappings(node, deadline);
+    release_mappings(node, st, deadline);
     wi_pad_close(node, deadline);
     wi_keeper_close(node, deadline);
     wi_node_unplace(node);

@@ -15,7 +15,7 @@
 typedef struct bind_result {
     int32_t tried;
     int32_t status;
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
 } bind_result;
 
 /* Which of the node's GPUs have the same CPUs nearby as this rank's GPU. */

@@ -16,9 +16,10 @@
  * ---------------------------------------------------------------------- */
 
 /* What does not fit ends with dots. */
-static void say(char reason[96], const char *text)
+static void say(char reason[WHARF_MAX_REASON + 1], const char *text)
 {
-    snprintf(reason, 96, strlen(text) > 95 ? "%.92s..." : "%.95s", text);
+    snprintf(reason, WHARF_MAX_REASON + 1,
+             strlen(text) > 95 ? "%.92s..." : "%.95s", text);
 }
 
 static void fill_link(const wharf_node *node, int a, int b, wharf_link *link)
@@ -53,11 +54,10 @@ wharf_status wharf_node_link(const wharf_node *node, int a, int b,
                              wharf_link *link)
 {
     wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK &&
-        (a < 0 || a >= node->size || b < 0 || b >= node->size))
-        st = wi_fail(WHARF_EARG, "pass node ranks",
-                     "a is %d and b is %d, the node has ranks 0 to %d", a, b,
-                     node->size - 1);
+    if (st == WHARF_OK)
+        st = wi_node_check_rank(node, "a", a);
+    if (st == WHARF_OK)
+        st = wi_node_check_rank(node, "b", b);
     if (st != WHARF_OK)
         return wi_call_end(st);
     wharf_link found = {.struct_size = sizeof found};
@@ -71,7 +71,7 @@ wharf_status wharf_node_link(const wharf_node *node, int a, int b,
 /* What one rank can do of one kind. */
 typedef struct ability {
     uint64_t granularity; /* 0: cannot */
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
 } ability;
 
 static void ability_find(wharf_node *node, wharf_handle_kind kind,
@@ -127,7 +127,7 @@ static void add_way(wharf_node *node, wharf_handle_kind kind,
 }
 
 /* The first pair of GPUs without peer access, in words; false if none. */
-static bool find_gap(const wharf_node *node, char reason[96])
+static bool find_gap(const wharf_node *node, char reason[WHARF_MAX_REASON + 1])
 {
     for (int x = 0; x < node->gpus; x++)
         for (int y = 0; y < node->gpus; y++) {
@@ -135,8 +135,8 @@ static bool find_gap(const wharf_node *node, char reason[96])
                 &node->peers[(size_t)x * (size_t)node->gpus + (size_t)y];
             if (x == y || peer->reachable)
                 continue;
-            snprintf(reason, 96, "GPU %d cannot reach GPU %d: %.48s", x, y,
-                     peer->reason);
+            snprintf(reason, WHARF_MAX_REASON + 1,
+                     "GPU %d cannot reach GPU %d: %.48s", x, y, peer->reason);
             return true;
         }
     return false;

@@ -147,14 +147,12 @@ wharf_status wi_digests_compare(const uint64_t *digests, int size)
 {
     for (int r = 1; r < size; r++)
         if (digests[r] != digests[0]) {
-            wharf_ignore(wi_fail(WHARF_EPROTOCOL,
-                                 "let all ranks load the same libwharf",
-                                 "rank %d holds another plan than rank 0: "
-                                 "digest %016llx, not %016llx",
-                                 r, (unsigned long long)digests[r],
-                                 (unsigned long long)digests[0]));
-            wi_error_record()->rank = r;
-            return WHARF_EPROTOCOL;
+            wi_fail(WHARF_EPROTOCOL, "let all ranks load the same libwharf",
+                    "rank %d holds another plan than rank 0: "
+                    "digest %016llx, not %016llx",
+                    r, (unsigned long long)digests[r],
+                    (unsigned long long)digests[0]);
+            return wi_error_about(r);
         }
     return WHARF_OK;
 }
@@ -172,11 +170,9 @@ static wharf_status check_digest(wharf_node *node, wi_deadline deadline)
 
 static wharf_status without_gpu(const wharf_node *node, int rank)
 {
-    wharf_ignore(wi_fail(
-        WHARF_ENODEV, "give it a GPU, or use WHARF_BACKEND=host",
-        "rank %d was given no GPU: %s", rank, node->lines[rank].reason));
-    wi_error_record()->rank = rank;
-    return WHARF_ENODEV;
+    wi_fail(WHARF_ENODEV, "give it a GPU, or use WHARF_BACKEND=host",
+            "rank %d was given no GPU: %s", rank, node->lines[rank].reason);
+    return wi_error_about(rank);
 }
 
 /* GPUs that got ranks, renumbered in PCI order; the lowest rank owns. */

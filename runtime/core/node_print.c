@@ -4,15 +4,14 @@
  * links come from the public queries, so that what is printed is what a caller
  * can ask for; handle kinds, driver and warnings from the node itself.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/handles.h"
 #include "base/mem.h"
+#include "base/sys.h"
 #include "core/node_print.h"
 #include "wharf/node.h"
 
@@ -489,10 +488,8 @@ static wharf_status print_text(const wharf_node *node, FILE *file)
 static wharf_status node_print(const wharf_node *node, FILE *file,
                                wharf_format format)
 {
-    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
+    wharf_status st;
 
-    if (st != WHARF_OK)
-        return st;
     if (file == NULL)
         return wi_fail(WHARF_EARG, "pass an open stream, such as stdout",
                        "file is NULL");
@@ -500,21 +497,18 @@ static wharf_status node_print(const wharf_node *node, FILE *file,
         return wi_fail(WHARF_EARG,
                        "pass WHARF_FORMAT_TEXT or WHARF_FORMAT_JSON",
                        "format %d is unknown", (int)format);
-    errno = 0;
     st = format == WHARF_FORMAT_JSON ? print_json(node, file)
                                      : print_text(node, file);
-    if (st != WHARF_OK)
-        return st;
-    if (fflush(file) != 0 || ferror(file))
-        return wi_fail_os(errno != 0 ? errno : EIO,
-                          "check the file's disk and permissions",
-                          "writing the description of the node failed");
-    return WHARF_OK;
+    return st == WHARF_OK ? wi_sys_flush(file, "the description of the node")
+                          : st;
 }
 
 wharf_status wharf_node_print(const wharf_node *node, FILE *file,
                               wharf_format format)
 {
-    wi_call_begin("wharf_node_print", wharf_node_rank(node));
-    return wi_call_end(node_print(node, file, format));
+    wharf_status st = wi_node_local(__func__, node);
+
+    if (st == WHARF_OK)
+        st = node_print(node, file, format);
+    return wi_call_end(st);
 }

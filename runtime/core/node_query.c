@@ -6,6 +6,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/handles.h"
+#include "base/sys.h"
 #include "base/versioned.h"
 #include "core/visit.h"
 
@@ -16,6 +17,16 @@ wharf_status wi_node_local(const char *call, const wharf_node *node)
     if (st == WHARF_OK)
         wi_call_set_rank(node->rank);
     return st;
+}
+
+wharf_status wi_node_check_rank(const wharf_node *node, const char *name,
+                                int rank)
+{
+    if (rank >= 0 && rank < node->size)
+        return WHARF_OK;
+    return wi_fail(WHARF_EARG, "pass a node rank",
+                   "%s is %d, the node has ranks 0 to %d", name, rank,
+                   node->size - 1);
 }
 
 static bool is_open(const wharf_node *node)
@@ -102,10 +113,8 @@ wharf_status wharf_node_device(const wharf_node *node, int rank,
                                wharf_device *device)
 {
     wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK && (rank < 0 || rank >= node->size))
-        st = wi_fail(WHARF_EARG, "pass a node rank",
-                     "rank is %d, the node has ranks 0 to %d", rank,
-                     node->size - 1);
+    if (st == WHARF_OK)
+        st = wi_node_check_rank(node, "rank", rank);
     if (st != WHARF_OK)
         return wi_call_end(st);
     wharf_device found = {.struct_size = sizeof found};
@@ -131,8 +140,12 @@ const char *wharf_path_name(wharf_path path)
     return "unknown";
 }
 
-void wharf_print_environment(FILE *file)
+wharf_status wharf_environment_print(FILE *file)
 {
-    if (file)
-        wi_config_print(file);
+    wi_call_begin(__func__, -1);
+    if (!file)
+        return wi_call_end(
+            wi_fail(WHARF_EARG, "pass an open file", "file is NULL"));
+    wi_config_print(file);
+    return wi_call_end(wi_sys_flush(file, "the settings"));
 }

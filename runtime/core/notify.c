@@ -72,11 +72,7 @@ static wharf_status check_create(const wharf_node *node, int waiter,
     if (!out)
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "notify is NULL");
-    if (waiter < 0 || waiter >= node->size)
-        return wi_fail(WHARF_EARG, "pass a node rank",
-                       "waiter is %d, the node has ranks 0 to %d", waiter,
-                       node->size - 1);
-    return WHARF_OK;
+    return wi_node_check_rank(node, "waiter", waiter);
 }
 
 /* Decides alike on every rank. */
@@ -459,8 +455,7 @@ static wharf_status overdue(const wharf_notify *notify, int from)
             "WHARF_TIMEOUT_MS)",
             "no record of rank %d came to rank %d in time", from,
             notify->waiter);
-    wi_error_record()->rank = notify->node->rank;
-    return WHARF_ETIMEDOUT;
+    return wi_error_about(notify->node->rank);
 }
 
 static wharf_status wait_on_host(wharf_notify *notify, int from,
@@ -515,7 +510,7 @@ wharf_status wharf_notify_wait(wharf_notify *notify, int from,
         st = check_capture(notify, &notify->way[from], stream);
     if (st == WHARF_OK)
         st = issue(notify, from, true, stream,
-                   (uint64_t)timeout_ms * UINT64_C(1000000));
+                   (uint64_t)(timeout_ms * WI_NS_PER_MS));
     return wi_call_end(st);
 }
 

@@ -3,8 +3,6 @@
  * Notifies as the host and the program's kernels see them: waiting for a signal
  * in GPU memory by looking at it, reports of waits that gave up, views.
  */
-#include <time.h>
-
 #include "base/error.h"
 #include "base/handles.h"
 #include "core/core.h"
@@ -14,10 +12,6 @@
 
 /* ---- Waiting by looking
  * --------------------------------------------------------- */
-
-/* A look costs a copy over the bus, some 10 us. */
-#define FIRST_PAUSE_NS 2000
-#define MOST_PAUSE_NS 1000000
 
 /* *came: a record is there. read_words brings 64 bits; the word is the first
  * half, the rest of its sector belongs to nobody. */
@@ -79,15 +73,16 @@ static wharf_status try_take(wharf_notify *notify, int from, bool *came)
 wharf_status wi_notify_poll(wharf_notify *notify, int from,
                             wi_deadline deadline)
 {
-    long pause_ns = FIRST_PAUSE_NS;
+    /* A look costs a copy over the bus, some 10 us. */
+    wi_pauses pauses = {.first_ns = 2000, .most_ns = WI_NS_PER_MS};
     for (;;) {
         bool came = false;
         /* Asked first: what a rank signalled before it died counts. */
-        wharf_status alive = pause_ns == MOST_PAUSE_NS
+        wharf_status alive = wi_pauses_long(&pauses)
                                  ? wi_comm_check_alive(notify->node->comm, from)
                                  : WHARF_OK;
         wharf_error cause = *wi_error_record();
-        bool late = wi_deadline_passed(deadline);
+        bool late = wi_deadline_run_out(deadline);
         wharf_status st = try_take(notify, from, &came);
         if (st != WHARF_OK || came)
             return st;
@@ -97,9 +92,7 @@ wharf_status wi_notify_poll(wharf_notify *notify, int from,
         }
         if (late)
             return WHARF_ETIMEDOUT;
-        struct timespec pause = {0, pause_ns};
-        nanosleep(&pause, NULL);
-        pause_ns = pause_ns * 2 < MOST_PAUSE_NS ? pause_ns * 2 : MOST_PAUSE_NS;
+        wi_pauses_take(&pauses);
     }
 }
 
@@ -149,7 +142,8 @@ static wharf_status check_view(const wharf_notify *notify)
     return st;
 }
 
-wharf_status wharf_notify_device(wharf_notify *notify, wharf_notify_view *view)
+wharf_status wharf_notify_view_get(wharf_notify *notify,
+                                   wharf_notify_view *view)
 {
     wi_call_begin(__func__, -1);
     wharf_status st = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
@@ -167,7 +161,7 @@ wharf_status wharf_notify_device(wharf_notify *notify, wharf_notify_view *view)
     *view = (wharf_notify_view){
         .words = wi_pad_word(node, &notify->run, 0),
         .report = notify->report ? &notify->report[node->size] : NULL,
-        .timeout_ns = (uint64_t)node->settings.timeout_ms * UINT64_C(1000000),
+        .timeout_ns = (uint64_t)(node->settings.timeout_ms * WI_NS_PER_MS),
         .stride = WI_PAD_STRIDE / sizeof(uint32_t),
         .ranks = node->size,
         .rank = node->rank,

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The lender's side: what a guest needs to know of a node and of buffers. */
-#define _GNU_SOURCE /* F_DUPFD_CLOEXEC */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -15,7 +12,7 @@
 #include "core/visit_wire.h"
 
 struct wi_offer {
-    wi_visit_parcel parcel;
+    wi_bundle bundle;
 };
 
 /* Descriptors of one imported block. */
@@ -24,8 +21,7 @@ struct wi_kept {
     int *fds;
 };
 
-/* ---- Ranks: what is kept at an attach -------------------------------------
- */
+/* ---- Ranks: what is kept at an attach ------------------------------------ */
 
 /* All of this process; atomic. */
 static long kept_in_all;
@@ -42,13 +38,9 @@ static bool kept_may(int more)
 
 static bool keep_wanted(const wi_mapping *mapping)
 {
-    int64_t lend;
-    if (mapping->flags & WI_MAPPING_NO_EVENTS ||
-        wi_config_number(WI_SETTING_LEND, &lend, NULL) != WHARF_OK)
-        return false;
-    return lend == 1 ||
-           (lend == 0 && (mapping->way->ops->kind == WHARF_HANDLE_MEMFD ||
-                          !mapping->node->reexport));
+    int64_t off;
+    return !(mapping->flags & WI_MAPPING_NO_EVENTS) &&
+           wi_config_number(WI_SETTING_LEND, &off, NULL) == WHARF_OK && !off;
 }
 
 static void kept_close(wi_kept *kept)
@@ -73,12 +65,10 @@ void wi_visit_keep(wi_mapping *mapping, int block, const int *fds, int count)
     kept->fds = wi_calloc((size_t)count, sizeof *kept->fds);
     if (!kept->fds)
         return;
-    while (kept->count < count) {
-        int again = fcntl(fds[kept->count], F_DUPFD_CLOEXEC, 3);
-        if (again < 0)
-            break;
-        wi_sys_adopt(again);
-        kept->fds[kept->count++] = again;
+    while (kept->count < count &&
+           wi_sys_duplicate(fds[kept->count], &kept->fds[kept->count]) ==
+               WHARF_OK) {
+        kept->count++;
         __atomic_add_fetch(&kept_in_all, 1, __ATOMIC_RELAXED);
     }
     if (kept->count < count)
@@ -93,41 +83,35 @@ void wi_visit_keep_drop(wi_mapping *mapping)
     mapping->kept = NULL;
 }
 
-/* ---- Blocks ---------------------------------------------------------------
- */
+/* ---- Blocks -------------------------------------------------------------- */
 
 static wharf_status copies_of(const wi_kept *kept, int *fds)
 {
     for (int i = 0; i < kept->count; i++) {
-        fds[i] = fcntl(kept->fds[i], F_DUPFD_CLOEXEC, 3);
-        if (fds[i] < 0) {
-            int errnum = errno;
-            while (i-- > 0)
-                wi_sys_close(&fds[i]);
-            return wi_fail_os(errnum,
-                              "raise the limit of open files (ulimit -n)",
-                              "a second descriptor of a lent block");
-        }
-        wi_sys_adopt(fds[i]);
+        wharf_status st = wi_sys_duplicate(kept->fds[i], &fds[i]);
+        if (st == WHARF_OK)
+            continue;
+        while (i-- > 0)
+            wi_sys_close(&fds[i]);
+        return st;
     }
     return WHARF_OK;
 }
 
 static wharf_status cannot_pass_on(const wi_mapping *mapping, int block)
 {
-    char why[sizeof wi_error_record()->cause];
-    memcpy(why, wi_error_record()->cause, sizeof why);
     return wi_fail(WHARF_EUNSUPPORTED,
                    "lend it on the owner, or set WHARF_LEND=keep (and ulimit "
                    "-n high enough) before the attach",
                    "rank %d imported this %s memory from rank %d and cannot "
-                   "pass it on: %.110s",
+                   "pass it on: no descriptor of it was kept",
                    mapping->node->rank,
                    wharf_handle_kind_name(mapping->way->ops->kind),
-                   mapping->layout.block[block].owner, why);
+                   mapping->layout.block[block].owner);
 }
 
-/* Handle and descriptors of one block, by the first way that there is. */
+/* Handle and descriptors of one block. What was imported is not exported
+ * again: a driver refuses that. */
 static wharf_status lend_block(const wi_mapping *mapping, int block,
                                wi_handle *handle, int *fds)
 {
@@ -138,15 +122,10 @@ static wharf_status lend_block(const wi_mapping *mapping, int block,
     /* Plain bytes, which are good as long as the owner has the memory. */
     if (ops->kind == WHARF_HANDLE_IPC || ops->kind == WHARF_HANDLE_FABRIC)
         return WHARF_OK;
-    if (!owned && mapping->kept && mapping->kept[block].count > 0)
+    if (owned)
+        return ops->export_(node->device, mapping->block[block], handle, fds);
+    if (mapping->kept && mapping->kept[block].count > 0)
         return copies_of(&mapping->kept[block], fds);
-    wharf_status st = WHARF_EUNSUPPORTED;
-    if (owned || ops->kind != WHARF_HANDLE_MEMFD)
-        st = ops->export_(node->device, mapping->block[block], handle, fds);
-    else
-        wi_fail(st, NULL, "its descriptor was not kept");
-    if (st == WHARF_OK || owned || st == WHARF_EFAULT)
-        return st;
     return cannot_pass_on(mapping, block);
 }
 
@@ -165,9 +144,8 @@ static wharf_status for_reading(int *fds, int count)
     return WHARF_OK;
 }
 
-static wharf_status put_block(wi_visit_parcel *parcel,
-                              const wi_mapping *mapping, int block,
-                              bool read_only)
+static wharf_status put_block(wi_bundle *bundle, const wi_mapping *mapping,
+                              int block, bool read_only)
 {
     const wi_layout_block *at = &mapping->layout.block[block];
     wi_wire_block out = {
@@ -186,19 +164,18 @@ static wharf_status put_block(wi_visit_parcel *parcel,
         st = for_reading(fds, count);
     while (done < count && st == WHARF_OK) {
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): lent */
-        st = wi_parcel_put_fd(parcel, fds[done]);
+        st = wi_bundle_put_fd(bundle, fds[done]);
         done += st == WHARF_OK;
     }
     while (done < count)
         wi_sys_close(&fds[done++]);
-    return st == WHARF_OK ? wi_parcel_put(parcel, &out, sizeof out) : st;
+    return st == WHARF_OK ? wi_bundle_put(bundle, &out, sizeof out) : st;
 }
 
-/* ---- Buffers and the node --------------------------------------------------
- */
+/* ---- Buffers and the node ------------------------------------------------ */
 
-static wharf_status put_buffer(wi_visit_parcel *parcel,
-                               const wharf_buffer *buffer, bool read_only)
+static wharf_status put_buffer(wi_bundle *bundle, const wharf_buffer *buffer,
+                               bool read_only)
 {
     const wi_mapping *m = buffer->mapping;
     size_t ranks = (size_t)m->node->size;
@@ -228,15 +205,15 @@ static wharf_status put_buffer(wi_visit_parcel *parcel,
         offsets[r] = m->layout.offset_of_rank[r];
         blocks[r] = m->layout.block_of_rank[r];
     }
-    wharf_status st = wi_parcel_put(parcel, &out, sizeof out);
+    wharf_status st = wi_bundle_put(bundle, &out, sizeof out);
     if (st == WHARF_OK)
-        st = wi_parcel_put(parcel, m->sizes, ranks * sizeof *m->sizes);
+        st = wi_bundle_put(bundle, m->sizes, ranks * sizeof *m->sizes);
     if (st == WHARF_OK)
-        st = wi_parcel_put(parcel, offsets, ranks * sizeof *offsets);
+        st = wi_bundle_put(bundle, offsets, ranks * sizeof *offsets);
     if (st == WHARF_OK)
-        st = wi_parcel_put(parcel, blocks, ranks * sizeof *blocks);
+        st = wi_bundle_put(bundle, blocks, ranks * sizeof *blocks);
     for (int b = 0; b < m->layout.blocks && st == WHARF_OK; b++)
-        st = put_block(parcel, m, b, read_only);
+        st = put_block(bundle, m, b, read_only);
     return st;
 }
 
@@ -246,7 +223,7 @@ static uint64_t node_mark(const wharf_node *node)
     return (uintptr_t)node ^ ((uint64_t)node->rank << 52);
 }
 
-static wharf_status put_node(wi_visit_parcel *parcel, const wharf_node *node,
+static wharf_status put_node(wi_bundle *bundle, const wharf_node *node,
                              int buffers)
 {
     size_t ranks = (size_t)node->size, gpus = (size_t)node->gpus;
@@ -266,16 +243,16 @@ static wharf_status put_node(wi_visit_parcel *parcel, const wharf_node *node,
     int32_t gpu_of_rank[WHARF_MAX_RANKS];
     for (size_t r = 0; r < ranks; r++)
         gpu_of_rank[r] = node->gpu_of_rank[r];
-    wharf_status st = wi_parcel_put(parcel, &head, sizeof head);
+    wharf_status st = wi_bundle_put(bundle, &head, sizeof head);
     if (st == WHARF_OK)
-        st = wi_parcel_put(parcel, node->gpu, gpus * sizeof *node->gpu);
+        st = wi_bundle_put(bundle, node->gpu, gpus * sizeof *node->gpu);
     if (st == WHARF_OK)
-        st = wi_parcel_put(parcel, node->peers,
+        st = wi_bundle_put(bundle, node->peers,
                            gpus * gpus * sizeof *node->peers);
     if (st == WHARF_OK)
-        st = wi_parcel_put(parcel, gpu_of_rank, ranks * sizeof *gpu_of_rank);
+        st = wi_bundle_put(bundle, gpu_of_rank, ranks * sizeof *gpu_of_rank);
     if (st == WHARF_OK)
-        st = wi_parcel_put(parcel, node->lines, ranks * sizeof *node->lines);
+        st = wi_bundle_put(bundle, node->lines, ranks * sizeof *node->lines);
     return st;
 }
 
@@ -283,7 +260,7 @@ static wharf_status offer_fill(wi_offer *offer, const wharf_node *node,
                                int count, wharf_buffer *const *buffers,
                                bool read_only)
 {
-    wharf_status st = put_node(&offer->parcel, node, count);
+    wharf_status st = put_node(&offer->bundle, node, count);
     for (int i = 0; i < count && st == WHARF_OK; i++) {
         st = wi_handle_check(buffers[i], WI_HANDLE_BUFFER, "buffer");
         if (st == WHARF_OK && buffers[i]->node != node)
@@ -297,19 +274,19 @@ static wharf_status offer_fill(wi_offer *offer, const wharf_node *node,
                          "and may free",
                          buffers[i]->name);
         if (st == WHARF_OK)
-            st = put_buffer(&offer->parcel, buffers[i], read_only);
+            st = put_buffer(&offer->bundle, buffers[i], read_only);
     }
     if (st != WHARF_OK)
         return st;
-    if (offer->parcel.length > WI_VISIT_BYTES ||
-        offer->parcel.count > WI_VISIT_FDS)
+    if (offer->bundle.length > WI_VISIT_BYTES ||
+        offer->bundle.count > WI_VISIT_FDS)
         return wi_fail(WHARF_ELIMIT, "lend fewer buffers at a time",
                        "an offer of %d buffers needs %zu bytes and %d "
                        "descriptors; the most is %zu and %d",
-                       count, offer->parcel.length, offer->parcel.count,
+                       count, offer->bundle.length, offer->bundle.count,
                        WI_VISIT_BYTES, WI_VISIT_FDS);
-    int32_t fds = offer->parcel.count;
-    memcpy(offer->parcel.bytes + offsetof(wi_wire_head, fds), &fds, sizeof fds);
+    int32_t fds = offer->bundle.count;
+    memcpy(offer->bundle.bytes + offsetof(wi_wire_head, fds), &fds, sizeof fds);
     return WHARF_OK;
 }
 
@@ -336,23 +313,23 @@ void wi_offer_free(wi_offer *offer)
 {
     if (!offer)
         return;
-    wi_parcel_clear(&offer->parcel);
+    wi_bundle_clear(&offer->bundle);
     wi_free(offer);
 }
 
 int wi_offer_descriptors(const wi_offer *offer)
 {
-    return offer->parcel.count;
+    return offer->bundle.count;
 }
 
 wharf_status wi_offer_send(const wi_offer *offer, int socket,
                            wi_deadline deadline)
 {
-    return wi_parcel_send(&offer->parcel, socket, deadline);
+    return wi_bundle_send(&offer->bundle, socket, deadline);
 }
 
 wharf_status wi_offer_send_on(const wi_offer *offer, int socket,
                               wi_sending *sending)
 {
-    return wi_parcel_send_on(&offer->parcel, socket, sending);
+    return wi_bundle_send_on(&offer->bundle, socket, sending);
 }

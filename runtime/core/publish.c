@@ -4,12 +4,10 @@
  * published buffer. The thread touches nothing of the node: it hands out an
  * offer made beforehand, so it needs no lock and works whatever the rank does.
  */
-#define _GNU_SOURCE /* pthread_sigmask */
 #include "core/publish.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +19,7 @@
 #include "base/mem.h"
 #include "base/stat.h"
 #include "base/sys.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "base/versioned.h"
 #include "core/existing.h"
@@ -73,8 +72,7 @@ struct wi_publication {
     joiner joiner[WHARF_MAX_JOINERS + ASKING_MOST + STRANGERS_MOST];
 };
 
-/* ---- Joiners, in the thread ------------------------------------------------
- */
+/* ---- Joiners, in the thread ---------------------------------------------- */
 
 static bool may_join(const wi_publication *p, uid_t uid)
 {
@@ -267,8 +265,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* ---- Beginning and ending --------------------------------------------------
- */
+/* ---- Beginning and ending ------------------------------------------------ */
 
 static wharf_status read_options(const wharf_publish_options *given,
                                  wi_publication *p, bool *writable)
@@ -326,24 +323,10 @@ static wharf_status listen_at(wi_publication *p)
     wharf_status st = wi_sys_socket(SOCK_SEQPACKET, &p->listener);
     if (st == WHARF_OK)
         st = wi_sys_bind(p->listener, (struct sockaddr *)&address, length);
-    if (st == WHARF_EOS && wi_error_record()->native == EADDRINUSE)
+    if (st == WHARF_EOS && wi_sys_errno() == EADDRINUSE)
         return wi_fail(WHARF_ESTATE, "choose another name, or end the other",
                        "the name \"%s\" is taken on this machine", p->name);
     return st == WHARF_OK ? wi_sys_listen(p->listener, WHARF_MAX_JOINERS) : st;
-}
-
-/* Signals of the program are for its own threads. */
-static wharf_status start(wi_publication *p)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&p->thread, NULL, serve, p);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        return WHARF_OK;
-    return wi_fail_os(code, "raise the limit of threads (ulimit -u)",
-                      "a thread that answers joiners of \"%s\"", p->name);
 }
 
 static void publication_free(wi_publication *p)
@@ -375,7 +358,8 @@ static wharf_status publication_new(wharf_buffer *buffer, const char *name,
     if (st == WHARF_OK)
         st = listen_at(p);
     if (st == WHARF_OK)
-        st = start(p);
+        st = wi_thread_start(&p->thread, serve, p,
+                             "a thread that answers joiners");
     if (st != WHARF_OK) {
         publication_free(p);
         return st;
@@ -392,9 +376,7 @@ void wi_publish_end(wharf_buffer *buffer)
     pthread_mutex_unlock(&buffer->lock);
     if (!p)
         return;
-    uint64_t one = 1;
-    while (write(p->stop, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
+    wi_sys_wake(p->stop);
     pthread_join(p->thread, NULL);
     int left = __atomic_load_n(&p->admitted, __ATOMIC_ACQUIRE);
     /* One that has left, or was cut off, may hold the memory all the same. */
@@ -415,17 +397,7 @@ bool wi_publish_seen(const wharf_buffer *buffer)
            __atomic_load_n(&buffer->seen_outside, __ATOMIC_ACQUIRE);
 }
 
-/* ---- The calls -------------------------------------------------------------
- */
-
-static wharf_status enter(const char *call, const wharf_buffer *buffer)
-{
-    wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, "buffer");
-    if (st == WHARF_OK)
-        wi_call_set_rank(buffer->node->rank);
-    return st;
-}
+/* ---- The calls ----------------------------------------------------------- */
 
 /* Under the buffer's lock. */
 static wharf_status publish_locked(wharf_buffer *buffer, const char *name,
@@ -446,7 +418,7 @@ static wharf_status publish_locked(wharf_buffer *buffer, const char *name,
 wharf_status wharf_buffer_publish(wharf_buffer *buffer, const char *name,
                                   const wharf_publish_options *options)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK)
         st = wi_join_check_name(name);
     if (st == WHARF_OK)
@@ -463,7 +435,7 @@ wharf_status wharf_buffer_publish(wharf_buffer *buffer, const char *name,
 
 wharf_status wharf_buffer_unpublish(wharf_buffer *buffer)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st != WHARF_OK)
         return wi_call_end(st);
     pthread_mutex_lock(&buffer->lock);
@@ -480,7 +452,7 @@ wharf_status wharf_buffer_unpublish(wharf_buffer *buffer)
 
 wharf_status wharf_buffer_joiners(const wharf_buffer *buffer, int *count)
 {
-    wharf_status st = enter(__func__, buffer);
+    wharf_status st = wi_buffer_local(__func__, buffer);
     if (st == WHARF_OK && !count)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
                      "count is NULL");

@@ -65,8 +65,7 @@ wharf_status wi_join_peer(int socket, uid_t *uid, pid_t *pid);
 wharf_status wi_join_send(int socket, const void *message, size_t bytes);
 wharf_status wi_join_receive(int socket, void *message, size_t bytes);
 
-/* ---- Owner ----------------------------------------------------------------
- */
+/* ---- Owner --------------------------------------------------------------- */
 
 typedef struct wi_publication wi_publication;
 

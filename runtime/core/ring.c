@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/handles.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/stat.h"
@@ -182,12 +183,10 @@ static uint32_t digest(const wharf_ring_options *o)
         (uint64_t)o->timeout_ms,     (uint64_t)o->mechanism, (uint64_t)o->ahead,
         (uint64_t)o->consumer_count,
     };
-    uint64_t sum = 0;
-    /* FNV-1a. */
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        sum = (sum ^ fields[i]) * UINT64_C(0x100000001b3);
-    for (int i = 0; i < o->consumer_count; i++)
-        sum = (sum ^ (uint64_t)o->consumers[i]) * UINT64_C(0x100000001b3);
+    uint64_t sum = wi_hash(WI_HASH_START, fields, sizeof fields);
+    if (o->consumer_count > 0)
+        sum = wi_hash(sum, o->consumers,
+                      (size_t)o->consumer_count * sizeof *o->consumers);
     return (uint32_t)(sum ^ sum >> 32);
 }
 

@@ -101,7 +101,7 @@ struct wharf_ring {
                         released, one word a rank */
     wi_sync_how how; /* of the calling rank's steps */
     wharf_mechanism mechanism;
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
     wi_sync_step *steps; /* room for node size + 1 */
     uint32_t *report;    /* [0]: how far this rank's GPU is, [1]: a race that it
                             found, see ring_race.c */
@@ -182,8 +182,7 @@ wharf_status wi_ring_check_stream(const wharf_ring *ring, wharf_stream stream);
 uint64_t wi_ring_owed(const wharf_ring *ring, int r, uint64_t known,
                       uint64_t slots);
 
-/* ---- ring_hold.c: the host waits ------------------------------------------
- */
+/* ---- ring_hold.c: the host waits ----------------------------------------- */
 
 wi_deadline wi_ring_deadline(const wharf_ring *ring);
 
@@ -219,8 +218,7 @@ void wi_ring_ring(uint32_t *word);
 /* SHARED: who took a slot, -1: nobody yet. */
 int wi_ring_taker(const wharf_ring *ring, uint64_t index);
 
-/* ---- ring_watch.c: the dead ------------------------------------------------
- */
+/* ---- ring_watch.c: the dead ---------------------------------------------- */
 
 /* CUDA backend: a thread of this process looks after its rings. */
 wharf_status wi_ring_watch_add(wharf_ring *ring);
@@ -238,8 +236,7 @@ void wi_ring_ask_producer(wharf_ring *ring);
 /* WHARF_EPEER, with the record, if the producer is known to be dead. */
 wharf_status wi_ring_check_producer(const wharf_ring *ring);
 
-/* ---- ring_race.c -----------------------------------------------------------
- */
+/* ---- ring_race.c --------------------------------------------------------- */
 
 /* With WHARF_CHECK_RACES: at the producer's end, the consumer's begin and end.
  */
@@ -249,8 +246,7 @@ wharf_status wi_ring_race_look(wharf_ring *ring, wharf_stream stream, bool end);
 /* Takes up what the GPU found. */
 void wi_ring_race_collect(wharf_ring *ring);
 
-/* ---- At the end of a node --------------------------------------------------
- */
+/* ---- At the end of a node ------------------------------------------------ */
 
 /* Collective: what is left of rings, each named in a warning. */
 void wi_ring_close_all(wharf_node *node, wi_deadline deadline);

@@ -131,8 +131,7 @@ static wharf_status fail_late(const wharf_ring *ring)
             "%llu",
             ring->producer, ring->node->rank,
             (unsigned long long)load(&ring->control->issued));
-    wi_error_record()->rank = ring->node->rank;
-    return WHARF_ETIMEDOUT;
+    return wi_error_about(ring->node->rank);
 }
 
 /* WHARF_ECLOSED when there will be none. */

@@ -5,9 +5,7 @@
  * for the GPUs' words when the CPU itself produces or consumes. Each wait has
  * the ring's deadline and says at its end who is behind.
  */
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/futex.h"
@@ -16,11 +14,10 @@
 /* A producer that waits for consumers looks this often for dead ones. */
 #define LOOK_MS 100
 
-/* Pauses between looks at a word that only a GPU changes. A look at device
- * memory costs some 10 us. */
-#define FREE_TURNS 32
-#define FIRST_PAUSE_NS 2000L
-#define MOST_PAUSE_NS 500000L
+/* Between looks at a word that only a GPU changes. A look at device memory
+ * costs some 10 us. */
+static const wi_pauses between_looks = {
+    .yields = 32, .first_ns = 2000, .most_ns = 500000};
 
 wi_deadline wi_ring_deadline(const wharf_ring *ring)
 {
@@ -55,21 +52,6 @@ int wi_ring_taker(const wharf_ring *ring, uint64_t index)
     uint64_t claim =
         __atomic_load_n(&wi_ring_note_of(ring, index)->claim, __ATOMIC_ACQUIRE);
     return claim >> 16 == index + 1 ? (int)(claim & 0xffff) : -1;
-}
-
-/* A sleep takes some 60 us, however short, so the first pauses are none. */
-static void pause_for(int *turn)
-{
-    int doubled = *turn - FREE_TURNS;
-    struct timespec pause = {0, MOST_PAUSE_NS};
-    (*turn)++;
-    if (doubled < 0) {
-        sched_yield();
-        return;
-    }
-    if (doubled < 8)
-        pause.tv_nsec = FIRST_PAUSE_NS << doubled;
-    nanosleep(&pause, NULL);
 }
 
 /* ---- Who is behind
@@ -191,8 +173,7 @@ static wharf_status fail_behind(const wharf_ring *ring, uint64_t slots)
                 "rank %d did not release the last %u slots that it took, up to "
                 "slot %llu, in time",
                 who, by, (unsigned long long)(slots - 1));
-    wi_error_record()->rank = ring->node->rank;
-    return WHARF_ETIMEDOUT;
+    return wi_error_about(ring->node->rank);
 }
 
 /* ---- Waiting for consumers
@@ -236,7 +217,7 @@ static wharf_status hold_on_answers(wharf_ring *ring, bool (*done)(void *),
             return st;
         if (wi_ring_on_host(ring))
             wi_ring_look(ring);
-        if (wi_deadline_passed(deadline))
+        if (wi_deadline_run_out(deadline))
             return done(s) ? WHARF_OK : WHARF_ETIMEDOUT;
     }
 }
@@ -245,17 +226,17 @@ static wharf_status hold_on_answers(wharf_ring *ring, bool (*done)(void *),
 static wharf_status poll_released(wharf_ring *ring, uint64_t slots,
                                   wi_deadline deadline)
 {
-    int turn = 0;
+    wi_pauses pauses = between_looks;
     for (;;) {
         int who;
         uint32_t by;
-        bool late = wi_deadline_passed(deadline);
+        bool late = wi_deadline_run_out(deadline);
         wharf_status st = find_behind(ring, slots, &who, &by);
         if (st != WHARF_OK || who < 0)
             return st;
         if (late)
             return WHARF_ETIMEDOUT;
-        pause_for(&turn);
+        wi_pauses_take(&pauses);
     }
 }
 
@@ -280,7 +261,7 @@ wharf_status wi_ring_hold_taken(wharf_ring *ring, uint64_t slots,
                     "let a rank consume, or raise the ring's timeout_ms",
                     "no consumer took slot %llu in time",
                     (unsigned long long)ring->counted);
-            wi_error_record()->rank = ring->node->rank;
+            st = wi_error_about(ring->node->rank);
         }
         if (st != WHARF_OK)
             return st;
@@ -302,11 +283,11 @@ static bool too_far_ahead(const wharf_ring *ring)
 
 wharf_status wi_ring_hold_ahead(wharf_ring *ring, wi_deadline deadline)
 {
-    int turn = 0;
+    wi_pauses pauses = between_looks;
     if (wi_ring_on_host(ring))
         return WHARF_OK;
     while (too_far_ahead(ring)) {
-        if (wi_deadline_passed(deadline)) {
+        if (wi_deadline_run_out(deadline)) {
             if (ring->node->rank == ring->producer)
                 return fail_behind(ring, ring->counted > ring->ended
                                              ? ring->counted
@@ -317,13 +298,12 @@ wharf_status wi_ring_hold_ahead(wharf_ring *ring, wi_deadline deadline)
                     "the work of rank %d for its last %llu slots did not end "
                     "in time",
                     ring->node->rank, (unsigned long long)ring->ahead);
-            wi_error_record()->rank = ring->node->rank;
-            return WHARF_ETIMEDOUT;
+            return wi_error_about(ring->node->rank);
         }
         wharf_status st = ring->node->device->ops->health(ring->node->device);
         if (st != WHARF_OK)
             return st;
-        pause_for(&turn);
+        wi_pauses_take(&pauses);
     }
     return WHARF_OK;
 }
@@ -333,10 +313,10 @@ wharf_status wi_ring_hold_filled(wharf_ring *ring, uint64_t index,
 {
     wi_device *device = ring->node->device;
     const void *word = wi_ring_filled(ring, ring->node->rank);
-    int turn = 0;
+    wi_pauses pauses = between_looks;
     for (;;) {
         uint64_t read;
-        bool late = wi_deadline_passed(deadline);
+        bool late = wi_deadline_run_out(deadline);
         wharf_status st = wi_ring_check_producer(ring);
         if (st == WHARF_OK)
             st = device->ops->read_words(device, &word, 1, &read);
@@ -351,9 +331,8 @@ wharf_status wi_ring_hold_filled(wharf_ring *ring, uint64_t index,
                     "the ring's timeout_ms",
                     "the stream of rank %d did not fill slot %llu in time",
                     ring->producer, (unsigned long long)index);
-            wi_error_record()->rank = ring->node->rank;
-            return WHARF_ETIMEDOUT;
+            return wi_error_about(ring->node->rank);
         }
-        pause_for(&turn);
+        wi_pauses_take(&pauses);
     }
 }

@@ -12,18 +12,14 @@
  *
  * On the host backend whoever waits looks, and no word has to be written.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
-
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "core/ring.h"
 
-#define LOOK_NS 100000000L
-#define GRACE_NS 150000000L
+#define LOOK_MS 100
+#define GRACE_NS (150 * WI_NS_PER_MS)
 
 /* More than any number of slots under way, and not negative. */
 #define PLENTY UINT32_C(0x40000000)
@@ -161,8 +157,7 @@ wharf_status wi_ring_check_producer(const wharf_ring *ring)
             "rank %d, the producer of the ring, is dead: its last slots may "
             "not have been filled",
             ring->producer);
-    wi_error_record()->rank = ring->producer;
-    return WHARF_EPEER;
+    return wi_error_about(ring->producer);
 }
 
 /* ---- The thread
@@ -175,14 +170,7 @@ static void *watch_run(void *argument)
     wi_call_begin("watching rings", -1);
     pthread_mutex_lock(&watch.lock);
     while (!watch.ending) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_NS;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_sec++;
-            until.tv_nsec -= 1000000000;
-        }
-        pthread_cond_timedwait(&watch.wake, &watch.lock, &until);
+        wi_cond_wait(&watch.wake, &watch.lock, wi_deadline_in_ms(LOOK_MS));
         if (watch.ending)
             break;
         for (wharf_ring *ring = watch.rings; ring; ring = ring->next_watched)
@@ -196,23 +184,14 @@ static void *watch_run(void *argument)
 /* Under `life`, without rings. */
 static wharf_status watch_start(void)
 {
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch.wake, &clock);
-    pthread_condattr_destroy(&clock);
+    wi_cond_init(&watch.wake);
     watch.ending = false;
-    /* The program's signals are for its own threads. */
-    sigset_t all, kept;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &kept);
-    int code = pthread_create(&watch.thread, NULL, watch_run, NULL);
-    pthread_sigmask(SIG_SETMASK, &kept, NULL);
-    if (code == 0)
-        return WHARF_OK;
-    pthread_cond_destroy(&watch.wake);
-    return wi_fail_os(code, "raise the limit of threads (ulimit -u)",
-                      "a thread that watches for dead ranks");
+    wharf_status st =
+        wi_thread_start(&watch.thread, watch_run, NULL,
+                        "a thread that watches for dead ranks of rings");
+    if (st != WHARF_OK)
+        pthread_cond_destroy(&watch.wake);
+    return st;
 }
 
 static void watch_stop(void)

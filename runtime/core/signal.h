@@ -84,7 +84,7 @@ typedef struct wi_signal_way {
     wharf_mechanism mechanism; /* never AUTO */
     bool counts;               /* else epochs */
     bool slow;                 /* waits for time slices of the GPU */
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
 } wi_signal_way;
 
 /* Do atomics of the one reach the words of the other? */
@@ -141,5 +141,16 @@ void wi_exchange_close_all(wharf_node *node);
  * let go without the signal (signal_rescue.c). Under node->collective.
  */
 wharf_status wi_signal_quiesce(wharf_node *node);
+
+/* ---- Holding for a stream (stream.c) ------------------------------------- */
+
+/* Can a stream of this process be waiting for another rank at all? Any thread,
+ * at no cost. */
+bool wi_stream_may_wait(const wharf_node *node);
+
+/* Until all work of the stream so far is complete: WHARF_OK, WHARF_ETIMEDOUT,
+ * WHARF_EPEER if a rank is dead. Not on the host backend, not capturing. */
+wharf_status wi_stream_hold(const wharf_node *node, wharf_stream stream,
+                            wi_deadline deadline);
 
 #endif

@@ -6,11 +6,9 @@
  * deadline; then it writes what the streams wait for. What they do after that
  * works on stale data, but the node is of no use any more.
  */
-#include <pthread.h>
-#include <time.h>
-
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "core/barrier.h"
 #include "core/core.h"
@@ -24,8 +22,8 @@
 
 /* How often the watcher looks, and how often it sets marks anew, which each
  * wait clears. */
-#define LOOK_NS 50000000
-#define MARK_NS 1000000
+#define LOOK_MS 50
+#define MARK_MS 1
 
 typedef struct watcher {
     wharf_node *node;
@@ -84,53 +82,37 @@ static void let_go(wharf_node *node)
     wi_ring_let_go(node);
 }
 
-/* The first rank that is dead, or -1. */
-static int find_dead(const wharf_node *node)
-{
-    for (int r = 0; r < node->size; r++)
-        if (r != node->rank && wi_comm_check_alive(node->comm, r) != WHARF_OK)
-            return r;
-    return -1;
-}
-
 /* Sleeps under the lock; true once the caller's work is complete. */
-static bool sleep_over(watcher *w, long ns)
+static bool sleep_over(watcher *w, int ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += ns;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     if (!w->over)
-        pthread_cond_timedwait(&w->wake, &w->lock, &until);
+        wi_cond_wait(&w->wake, &w->lock, wi_deadline_in_ms(ms));
     return w->over;
 }
 
 static void *watch(void *argument)
 {
     watcher *w = argument;
-    int dead = -1;
+    wharf_status alive = WHARF_OK;
     wi_trace_thread("wharf peers");
     wi_call_begin("watching for dead ranks", w->node->rank);
     pthread_mutex_lock(&w->lock);
-    while (!sleep_over(w, LOOK_NS) && dead < 0 &&
+    while (!sleep_over(w, LOOK_MS) && alive == WHARF_OK &&
            !wi_deadline_passed(w->deadline))
-        dead = find_dead(w->node);
+        alive = wi_comm_check_alive(w->node->comm, -1);
     if (!w->over) {
-        if (dead >= 0)
+        if (alive != WHARF_OK)
             wi_log(WI_LOG_WARN,
                    "rank %d is dead: streams that wait for its signals go on "
                    "without them",
-                   dead);
+                   wi_error_record()->rank);
         else
             wi_log(WI_LOG_WARN, "streams that waited for other ranks' signals "
                                 "past the deadline go on without them");
     }
     while (!w->over) {
         let_go(w->node);
-        sleep_over(w, MARK_NS);
+        sleep_over(w, MARK_MS);
     }
     pthread_mutex_unlock(&w->lock);
     wharf_ignore(wi_call_end(WHARF_OK));
@@ -139,14 +121,11 @@ static void *watch(void *argument)
 
 static bool watcher_start(watcher *w, wharf_node *node, pthread_t *thread)
 {
-    pthread_condattr_t clock;
     *w = (watcher){.node = node, .deadline = wi_node_deadline(node)};
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->wake, &clock);
-    pthread_condattr_destroy(&clock);
-    if (pthread_create(thread, NULL, watch, w) == 0)
+    wi_cond_init(&w->wake);
+    if (wi_thread_start(thread, watch, w,
+                        "a thread that watches for dead ranks") == WHARF_OK)
         return true;
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);

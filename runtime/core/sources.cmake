@@ -18,7 +18,7 @@ list(APPEND WHARF_SOURCES
      core/offer.c core/pad.c core/pool.c core/publish.c
      core/host_space.c core/ring.c core/ring_consume.c core/ring_hold.c core/ring_produce.c
      core/ring_race.c core/ring_watch.c
-     core/signal_rescue.c core/stats.c
+     core/signal_rescue.c core/stats.c core/stream.c
      core/trace.c core/visit.c core/visit_buffer.c core/visit_node.c core/visit_wire.c
      core/worker.c core/worker_call.c core/worker_child.c core/worker_lend.c
      core/worker_life.c core/worker_message.c core/worker_report.c

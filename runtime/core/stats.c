@@ -6,9 +6,10 @@
 
 #include "base/error.h"
 #include "base/stat.h"
+#include "base/sys.h"
 #include "base/versioned.h"
 
-wharf_status wharf_stats_read(wharf_stats *stats)
+wharf_status wharf_stats_get(wharf_stats *stats)
 {
     wi_call_begin(__func__, -1);
     wharf_stats now = {.struct_size = sizeof now};
@@ -24,13 +25,8 @@ wharf_status wharf_stats_print(FILE *file)
     if (!file)
         return wi_call_end(
             wi_fail(WHARF_EARG, "pass an open file", "file is NULL"));
-    int failed = 0;
     for (int s = 0; s < WI_STAT_COUNT; s++)
-        failed |=
-            fprintf(file, "%16" PRId64 "  %-26s %s\n", wi_stat_get((wi_stat)s),
-                    wi_stat_name((wi_stat)s), wi_stat_text((wi_stat)s)) < 0;
-    if (failed || fflush(file) != 0)
-        return wi_call_end(wi_fail(WHARF_EOS, "see whether the disk is full",
-                                   "the counters could not be written"));
-    return wi_call_end(WHARF_OK);
+        fprintf(file, "%16" PRId64 "  %-26s %s\n", wi_stat_get((wi_stat)s),
+                wi_stat_name((wi_stat)s), wi_stat_text((wi_stat)s));
+    return wi_call_end(wi_sys_flush(file, "the counters"));
 }

@@ -14,7 +14,8 @@ struct wi_visit {
     uint64_t mark; /* of the lender's node */
     bool read_only;
     bool held; /* by a worker: ends with it */
-    int count, room;
+    int count;
+    size_t room;
     wharf_buffer **buffer;
 };
 
@@ -28,8 +29,7 @@ wharf_status wi_visit_refuse(const wharf_node *node, const char *what)
                    node->rank, what);
 }
 
-/* ---- Devices ---------------------------------------------------------------
- */
+/* ---- Devices ------------------------------------------------------------- */
 
 /* Which of the node's GPUs this process sees, and as which ordinal. */
 static wharf_status find_gpus(wharf_node *node, wi_device_desc *own)
@@ -133,30 +133,23 @@ static wharf_status open_device(wharf_node *node, const wi_visit_wish *wish)
     return st;
 }
 
-/* ---- Buffers ---------------------------------------------------------------
- */
+/* ---- Buffers ------------------------------------------------------------- */
 
 static wharf_status room_for(wi_visit *visit, int more)
 {
     if (more < 0 || more > WI_VISIT_BUFFERS - visit->count)
         return wi_visit_nonsense("buffers", more);
-    if (visit->count + more <= visit->room)
-        return WHARF_OK;
-    int room = visit->count + more;
-    wharf_buffer **grown = wi_calloc((size_t)room, sizeof(wharf_buffer *));
+    size_t count = (size_t)visit->count;
+    wharf_buffer **grown = wi_grow(visit->buffer, &visit->room, count,
+                                   count + (size_t)more, sizeof *grown);
     if (!grown)
         return WHARF_ENOMEM;
-    if (visit->count > 0)
-        memcpy(grown, visit->buffer,
-               (size_t)visit->count * sizeof(wharf_buffer *));
-    wi_free(visit->buffer);
     visit->buffer = grown;
-    visit->room = room;
     return WHARF_OK;
 }
 
 /* All buffers of a description, or none. */
-static wharf_status read_buffers(wi_visit_cursor *cursor,
+static wharf_status read_buffers(wi_bundle_cursor *cursor,
                                  const wi_wire_head *head, wharf_node *node)
 {
     wi_visit *visit = node->visit;
@@ -167,8 +160,8 @@ static wharf_status read_buffers(wi_visit_cursor *cursor,
                                   &visit->buffer[visit->count]);
         visit->count += st == WHARF_OK;
     }
-    if (st == WHARF_OK && (cursor->at != cursor->parcel->length ||
-                           cursor->fd != cursor->parcel->count))
+    if (st == WHARF_OK && (cursor->at != cursor->bundle->length ||
+                           cursor->fd != cursor->bundle->count))
         st = wi_visit_nonsense("more follows byte", (long long)cursor->at);
     if (st == WHARF_OK)
         return WHARF_OK;
@@ -179,9 +172,9 @@ static wharf_status read_buffers(wi_visit_cursor *cursor,
     return st;
 }
 
-static wharf_status read_head(wi_visit_cursor *cursor, wi_wire_head *head)
+static wharf_status read_head(wi_bundle_cursor *cursor, wi_wire_head *head)
 {
-    wharf_status st = wi_cursor_take(cursor, head, sizeof *head, 1);
+    wharf_status st = wi_bundle_take(cursor, head, sizeof *head, 1);
     if (st != WHARF_OK)
         return st;
     if (head->magic != WI_VISIT_MAGIC)
@@ -191,13 +184,12 @@ static wharf_status read_head(wi_visit_cursor *cursor, wi_wire_head *head)
                        "run the same version of Wharf on both sides",
                        "the lender runs Wharf %u, this process %d",
                        head->version, WHARF_VERSION_NUMBER);
-    if (head->fds != cursor->parcel->count)
+    if (head->fds != cursor->bundle->count)
         return wi_visit_nonsense("descriptors missing of", head->fds);
     return WHARF_OK;
 }
 
-/* ---- Begin, add, end --------------------------------------------------------
- */
+/* ---- Begin, add, end ----------------------------------------------------- */
 
 static wharf_status choose_rank(wharf_node *node, const wi_visit_wish *wish)
 {
@@ -223,10 +215,10 @@ static void guest_delete(wharf_node *node)
     wi_node_delete(node);
 }
 
-static wharf_status begin(wi_visit_parcel *parcel, const wi_visit_wish *wish,
+static wharf_status begin(wi_bundle *bundle, const wi_visit_wish *wish,
                           wharf_node **out)
 {
-    wi_visit_cursor cursor = {.parcel = parcel};
+    wi_bundle_cursor cursor = {.bundle = bundle};
     wi_wire_head head;
     wharf_node *node;
     wharf_status st = read_head(&cursor, &head);
@@ -265,19 +257,19 @@ wharf_status wi_visit_begin(int socket, const wi_visit_wish *wish,
                             wi_deadline deadline, wharf_node **node)
 {
     static const wi_visit_wish none;
-    wi_visit_parcel parcel = {0};
+    wi_bundle bundle = {0};
     wharf_status st = wi_config_check();
     if (st == WHARF_OK)
-        st = wi_parcel_receive(&parcel, socket, deadline);
+        st = wi_bundle_receive(&bundle, socket, deadline);
     if (st == WHARF_OK)
-        st = begin(&parcel, wish ? wish : &none, node);
-    wi_parcel_clear(&parcel);
+        st = begin(&bundle, wish ? wish : &none, node);
+    wi_bundle_clear(&bundle);
     return st;
 }
 
 /* What further offers say of the node was taken with the first. */
-static wharf_status skip_node(wi_visit_cursor *cursor, const wi_wire_head *head,
-                              const wharf_node *node)
+static wharf_status skip_node(wi_bundle_cursor *cursor,
+                              const wi_wire_head *head, const wharf_node *node)
 {
     if (head->node != node->visit->mark || head->size != node->size ||
         head->gpus != node->gpus)
@@ -294,17 +286,17 @@ static wharf_status skip_node(wi_visit_cursor *cursor, const wi_wire_head *head,
 
 wharf_status wi_visit_add(wharf_node *node, int socket, wi_deadline deadline)
 {
-    wi_visit_parcel parcel = {0};
-    wi_visit_cursor cursor = {.parcel = &parcel};
+    wi_bundle bundle = {0};
+    wi_bundle_cursor cursor = {.bundle = &bundle};
     wi_wire_head head;
-    wharf_status st = wi_parcel_receive(&parcel, socket, deadline);
+    wharf_status st = wi_bundle_receive(&bundle, socket, deadline);
     if (st == WHARF_OK)
         st = read_head(&cursor, &head);
     if (st == WHARF_OK)
         st = skip_node(&cursor, &head, node);
     if (st == WHARF_OK)
         st = read_buffers(&cursor, &head, node);
-    wi_parcel_clear(&parcel);
+    wi_bundle_clear(&bundle);
     return st;
 }
 

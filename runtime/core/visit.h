@@ -20,10 +20,8 @@
  * taken is given back on every path.
  *
  * Which rank can lend what:
- *   memfd   the owner, and whoever imported it: the descriptor stays open
- *   vmm     the owner exports anew; an importer exports the imported handle,
- *           or, with WHARF_LEND=keep, sends the descriptors that it kept when
- *           it attached (one each 510 MiB and GPU)
+ *   memfd,  the owner, and an importer by the descriptors that it kept when it
+ *   vmm     attached (WHARF_LEND; one for each physical chunk and GPU)
  *   ipc     everybody: the handle is plain bytes. The memory goes with its
  *           owner, so it does not outlive it
  *   fabric  everybody, plain bytes too, while the owner has the memory; what
@@ -37,8 +35,7 @@
 
 #include "core/core.h"
 
-/* ---- Lender ---------------------------------------------------------------
- */
+/* ---- Lender -------------------------------------------------------------- */
 
 typedef struct wi_offer wi_offer;
 
@@ -82,8 +79,7 @@ typedef struct wi_sending {
 wharf_status wi_offer_send_on(const wi_offer *offer, int socket,
                               wi_sending *sending);
 
-/* ---- Guest ----------------------------------------------------------------
- */
+/* ---- Guest --------------------------------------------------------------- */
 
 /* Zero is the default. */
 typedef struct wi_visit_wish {
@@ -135,8 +131,7 @@ wharf_status wi_visit_nonsense(const char *what, long long value);
  * names `what` ("collective calls") in a guest. */
 wharf_status wi_visit_refuse(const wharf_node *node, const char *what);
 
-/* ---- Ranks ----------------------------------------------------------------
- */
+/* ---- Ranks --------------------------------------------------------------- */
 
 /* At an attach, for each block that is imported: keeps what lending it later
  * needs, as WHARF_LEND says. Best effort. */

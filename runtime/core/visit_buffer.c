@@ -14,8 +14,7 @@
 /* Flags that mean something in a guest. */
 #define FLAGS_TAKEN UINT32_C(0x3fffffff)
 
-/* ---- Checks ---------------------------------------------------------------
- */
+/* ---- Checks -------------------------------------------------------------- */
 
 static const wi_way *way_of(wharf_node *node, const wi_wire_buffer *in)
 {
@@ -85,8 +84,7 @@ static wharf_status check_segments(const wi_mapping *m)
     return WHARF_OK;
 }
 
-/* ---- Objects --------------------------------------------------------------
- */
+/* ---- Objects ------------------------------------------------------------- */
 
 static void mapping_drop(wi_mapping *m)
 {
@@ -134,16 +132,16 @@ static wharf_status mapping_new(wharf_node *node, const wi_wire_buffer *in,
     return WHARF_OK;
 }
 
-static wharf_status read_segments(wi_visit_cursor *cursor, wi_mapping *m)
+static wharf_status read_segments(wi_bundle_cursor *cursor, wi_mapping *m)
 {
     size_t ranks = (size_t)m->node->size;
     uint64_t offsets[WHARF_MAX_RANKS];
     int32_t blocks[WHARF_MAX_RANKS];
-    wharf_status st = wi_cursor_take(cursor, m->sizes, sizeof *m->sizes, ranks);
+    wharf_status st = wi_bundle_take(cursor, m->sizes, sizeof *m->sizes, ranks);
     if (st == WHARF_OK)
-        st = wi_cursor_take(cursor, offsets, sizeof *offsets, ranks);
+        st = wi_bundle_take(cursor, offsets, sizeof *offsets, ranks);
     if (st == WHARF_OK)
-        st = wi_cursor_take(cursor, blocks, sizeof *blocks, ranks);
+        st = wi_bundle_take(cursor, blocks, sizeof *blocks, ranks);
     for (size_t r = 0; r < ranks && st == WHARF_OK; r++) {
         /* cppcheck-suppress uninitvar ; taken above, or st is not OK */
         m->layout.offset_of_rank[r] = offsets[r];
@@ -153,28 +151,28 @@ static wharf_status read_segments(wi_visit_cursor *cursor, wi_mapping *m)
 }
 
 /* Imports a block; its descriptors are the block's from then on. */
-static wharf_status take_block(wi_visit_cursor *cursor, wi_mapping *m, int b,
+static wharf_status take_block(wi_bundle_cursor *cursor, wi_mapping *m, int b,
                                const wi_wire_block *in)
 {
     int fds[WI_BLOCK_CHUNKS];
     int count = (int)in->handle.fds;
-    if (count > cursor->parcel->count - cursor->fd)
+    if (count > cursor->bundle->count - cursor->fd)
         return wi_visit_nonsense("descriptors missing of", count);
     for (int i = 0; i < count; i++) {
-        fds[i] = cursor->parcel->fds[cursor->fd];
-        cursor->parcel->fds[cursor->fd++] = -1;
+        fds[i] = cursor->bundle->fds[cursor->fd];
+        cursor->bundle->fds[cursor->fd++] = -1;
     }
     m->handle[b] = in->handle;
     return m->way->ops->import(m->node->device, &in->handle, fds, &m->block[b]);
 }
 
-static wharf_status read_blocks(wi_visit_cursor *cursor, wi_mapping *m)
+static wharf_status read_blocks(wi_bundle_cursor *cursor, wi_mapping *m)
 {
     wharf_status st = WHARF_OK;
     size_t from = 0;
     for (int b = 0; b < m->layout.blocks && st == WHARF_OK; b++) {
         wi_wire_block in;
-        st = wi_cursor_take(cursor, &in, sizeof in, 1);
+        st = wi_bundle_take(cursor, &in, sizeof in, 1);
         if (st == WHARF_OK)
             st = check_block(m->node, m, &in, from);
         if (st != WHARF_OK)
@@ -192,8 +190,7 @@ static wharf_status read_blocks(wi_visit_cursor *cursor, wi_mapping *m)
     return st == WHARF_OK ? check_segments(m) : st;
 }
 
-/* ---- Mapping ---------------------------------------------------------------
- */
+/* ---- Mapping ------------------------------------------------------------- */
 
 static wharf_status reserve(wi_mapping *m, const wi_wire_buffer *in)
 {
@@ -253,12 +250,12 @@ static wharf_status buffer_new(wharf_node *node, wi_mapping *m,
     return WHARF_OK;
 }
 
-wharf_status wi_visit_read_buffer(wi_visit_cursor *cursor, wharf_node *node,
+wharf_status wi_visit_read_buffer(wi_bundle_cursor *cursor, wharf_node *node,
                                   bool read_only, wharf_buffer **buffer)
 {
     wi_wire_buffer in;
     wi_mapping *m = NULL;
-    wharf_status st = wi_cursor_take(cursor, &in, sizeof in, 1);
+    wharf_status st = wi_bundle_take(cursor, &in, sizeof in, 1);
     if (st == WHARF_OK) {
         in.name[sizeof in.name - 1] = '\0';
         st = check_buffer(node, &in);

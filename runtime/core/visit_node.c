@@ -53,12 +53,12 @@ static wharf_status check_gpus(wharf_node *node)
 
 /* bool members of what came as bytes: any byte but 0 and 1 would be undefined
  * behaviour when read. */
-static wharf_status take_peers(wi_visit_cursor *cursor, wharf_node *node,
+static wharf_status take_peers(wi_bundle_cursor *cursor, wharf_node *node,
                                size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         unsigned char raw[sizeof(wi_peer)];
-        memcpy(raw, cursor->parcel->bytes + cursor->at + i * sizeof raw,
+        memcpy(raw, cursor->bundle->bytes + cursor->at + i * sizeof raw,
                sizeof raw);
         const size_t flags[] = {offsetof(wi_peer, reachable),
                                 offsetof(wi_peer, known),
@@ -72,7 +72,7 @@ static wharf_status take_peers(wi_visit_cursor *cursor, wharf_node *node,
     return WHARF_OK;
 }
 
-wharf_status wi_visit_read_node(wi_visit_cursor *cursor,
+wharf_status wi_visit_read_node(wi_bundle_cursor *cursor,
                                 const wi_wire_head *head, wharf_node *node)
 {
     wharf_status st = check_head(head);
@@ -94,16 +94,16 @@ wharf_status wi_visit_read_node(wi_visit_cursor *cursor,
     node->lines = wi_calloc(ranks, sizeof *node->lines);
     if (!node->gpu || !node->peers || !node->gpu_of_rank || !node->lines)
         return WHARF_ENOMEM;
-    st = wi_cursor_take(cursor, node->gpu, sizeof *node->gpu, gpus);
-    if (st == WHARF_OK && padded > cursor->parcel->length - cursor->at)
+    st = wi_bundle_take(cursor, node->gpu, sizeof *node->gpu, gpus);
+    if (st == WHARF_OK && padded > cursor->bundle->length - cursor->at)
         st = wi_visit_nonsense("it ends after byte",
-                               (long long)cursor->parcel->length);
+                               (long long)cursor->bundle->length);
     if (st == WHARF_OK)
         st = take_peers(cursor, node, gpus * gpus);
     if (st == WHARF_OK)
-        st = wi_cursor_take(cursor, node->gpu_of_rank,
+        st = wi_bundle_take(cursor, node->gpu_of_rank,
                             sizeof *node->gpu_of_rank, ranks);
     if (st == WHARF_OK)
-        st = wi_cursor_take(cursor, node->lines, sizeof *node->lines, ranks);
+        st = wi_bundle_take(cursor, node->lines, sizeof *node->lines, ranks);
     return st == WHARF_OK ? check_gpus(node) : st;
 }

@@ -40,7 +40,7 @@ typedef struct wi_wire_buffer {
     int32_t blocks;
     int32_t same_address, pooled, read_only;
     char name[32];
-    char reason[96];
+    char reason[WHARF_MAX_REASON + 1];
     /* size of uint64_t (sizes), size of uint64_t (offsets), size of int32_t
      * (block of each rank), blocks of wi_wire_block */
 } wi_wire_buffer;
@@ -53,43 +53,43 @@ typedef struct wi_wire_block {
 } wi_wire_block;
 
 /* A description and its descriptors. */
-typedef struct wi_visit_parcel {
+typedef struct wi_bundle {
     unsigned char *bytes;
     size_t length, room;
     int *fds;
-    int count, fd_room;
-} wi_visit_parcel;
+    int count;
+    size_t fd_room;
+} wi_bundle;
 
-/* Appends a part, or a descriptor, which is then the parcel's. */
-wharf_status wi_parcel_put(wi_visit_parcel *parcel, const void *part,
-                           size_t bytes);
-wharf_status wi_parcel_put_fd(wi_visit_parcel *parcel, int fd);
+/* Appends a part, or a descriptor, which is then the bundle's. */
+wharf_status wi_bundle_put(wi_bundle *bundle, const void *part, size_t bytes);
+wharf_status wi_bundle_put_fd(wi_bundle *bundle, int fd);
 /* Closes and frees what is in it; it is empty then. */
-void wi_parcel_clear(wi_visit_parcel *parcel);
+void wi_bundle_clear(wi_bundle *bundle);
 
 /* Over a connected SOCK_SEQPACKET socket; as wi_offer_send and wi_visit_begin
- * say. Receiving fills an empty parcel. */
-wharf_status wi_parcel_send(const wi_visit_parcel *parcel, int socket,
+ * say. Receiving fills an empty bundle. */
+wharf_status wi_bundle_send(const wi_bundle *bundle, int socket,
                             wi_deadline deadline);
-wharf_status wi_parcel_send_on(const wi_visit_parcel *parcel, int socket,
+wharf_status wi_bundle_send_on(const wi_bundle *bundle, int socket,
                                wi_sending *sending);
-wharf_status wi_parcel_receive(wi_visit_parcel *parcel, int socket,
+wharf_status wi_bundle_receive(wi_bundle *bundle, int socket,
                                wi_deadline deadline);
 
 /* Where reading has got to. */
-typedef struct wi_visit_cursor {
-    wi_visit_parcel *parcel;
+typedef struct wi_bundle_cursor {
+    wi_bundle *bundle;
     size_t at;
     int fd; /* the next one that a handle takes */
-} wi_visit_cursor;
+} wi_bundle_cursor;
 
 /* Copies the next `count` elements out. WHARF_EPROTOCOL at the end. */
-wharf_status wi_cursor_take(wi_visit_cursor *cursor, void *to, size_t each,
+wharf_status wi_bundle_take(wi_bundle_cursor *cursor, void *to, size_t each,
                             size_t count);
 
 /* Makes a node from the head's part of a description (visit_node.c): everything
  * but its device and buffers. */
-wharf_status wi_visit_read_node(wi_visit_cursor *cursor,
+wharf_status wi_visit_read_node(wi_bundle_cursor *cursor,
                                 const wi_wire_head *head, wharf_node *node);
 
 /* The way of a kind of memory in a guest, found when it is first asked for;
@@ -98,7 +98,7 @@ const wi_way *wi_visit_way(wharf_node *node, wharf_handle_kind kind);
 
 /* Maps one buffer of a description and links it into the node
  * (visit_buffer.c). */
-wharf_status wi_visit_read_buffer(wi_visit_cursor *cursor, wharf_node *node,
+wharf_status wi_visit_read_buffer(wi_bundle_cursor *cursor, wharf_node *node,
                                   bool read_only, wharf_buffer **buffer);
 void wi_visit_drop_buffer(wharf_buffer *buffer);
 

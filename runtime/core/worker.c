@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The rank's end of a worker: start, lend, messages, stop. */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -13,6 +11,7 @@
 #include "base/spawn.h"
 #include "base/stat.h"
 #include "base/sys.h"
+#include "base/thread.h"
 #include "base/versioned.h"
 #include "core/worker.h"
 
@@ -43,9 +42,7 @@ wharf_status wi_worker_enter(const char *call, const wharf_worker *worker,
 
 void wi_worker_wake(const wharf_worker *worker)
 {
-    uint64_t one = 1;
-    while (write(worker->wake, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    wi_sys_wake(worker->wake);
 }
 
 void wi_tube_drop(wi_tube *tube)
@@ -59,8 +56,7 @@ void wi_tube_drop(wi_tube *tube)
     wi_free(tube);
 }
 
-/* ---- Options ----------------------------------------------------------------
- */
+/* ---- Options ------------------------------------------------------------- */
 
 static wharf_status check_ms(const char *name, int value)
 {
@@ -112,8 +108,7 @@ static wharf_status read_options(const wharf_node *node,
     return st;
 }
 
-/* ---- Objects ----------------------------------------------------------------
- */
+/* ---- Objects ------------------------------------------------------------- */
 
 static void worker_delete(wharf_worker *w)
 {
@@ -154,7 +149,6 @@ static wharf_status worker_new(wharf_node *node,
                                wharf_worker **out)
 {
     wharf_worker *w;
-    pthread_condattr_t monotonic;
     if (!WI_NEW(w))
         return WHARF_ENOMEM;
     w->node = node;
@@ -167,10 +161,7 @@ static wharf_status worker_new(wharf_node *node,
     w->report.recover_most_us = -1;
     w->report.last.recover_us = -1;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    wi_cond_init(&w->changed);
     wharf_status st = wi_handle_add(w, WI_HANDLE_WORKER);
     if (st == WHARF_OK)
         st = wi_sys_eventfd(&w->wake);
@@ -181,17 +172,11 @@ static wharf_status worker_new(wharf_node *node,
     return st;
 }
 
-/* ---- Waiting ----------------------------------------------------------------
- */
+/* ---- Waiting ------------------------------------------------------------- */
 
-/* Under the lock: until something changed or the deadline; false: it passed. */
 bool wi_worker_wait(wharf_worker *w, wi_deadline deadline)
 {
-    if (deadline == WI_NEVER)
-        return pthread_cond_wait(&w->changed, &w->lock) == 0;
-    struct timespec until = {deadline / 1000000000, deadline % 1000000000};
-    return pthread_cond_timedwait(&w->changed, &w->lock, &until) == 0 ||
-           !wi_deadline_passed(deadline);
+    return wi_cond_wait(&w->changed, &w->lock, deadline);
 }
 
 wharf_status wi_worker_late(const char *what)
@@ -202,26 +187,12 @@ wharf_status wi_worker_late(const char *what)
                    "the worker %s", what);
 }
 
-/* ---- Start ------------------------------------------------------------------
- */
-
-/* The watcher takes no signals: they are the program's. */
-static wharf_status watcher_start(wharf_worker *w)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&w->watcher, NULL, wi_worker_watch, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        return WHARF_OK;
-    return wi_fail_os(code, "raise the limit of threads (ulimit -u)",
-                      "thread that watches a worker");
-}
+/* ---- Start --------------------------------------------------------------- */
 
 static wharf_status start_first(wharf_worker *w)
 {
-    wharf_status st = watcher_start(w);
+    wharf_status st = wi_thread_start(&w->watcher, wi_worker_watch, w,
+                                      "a thread that watches a worker");
     if (st != WHARF_OK)
         return st;
     pthread_mutex_lock(&w->lock);
@@ -302,8 +273,7 @@ wharf_status wharf_worker_start(wharf_node *node, const char *const *argv,
     return wi_call_end(st);
 }
 
-/* ---- Stop -------------------------------------------------------------------
- */
+/* ---- Stop ---------------------------------------------------------------- */
 
 static void unlink_worker(wharf_worker *w)
 {

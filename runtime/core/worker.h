@@ -97,7 +97,8 @@ struct wharf_worker {
     wi_tube *fresh;  /* of a later process; becomes tube when all is told */
     int told;        /* deaths that calls have told of */
     int offers;
-    wi_lent **lent;   /* `offers` of them; number n at n - 1 */
+    wi_lent **lent; /* `offers` of them; number n at n - 1 */
+    size_t lent_room;
     bool pending;     /* sent, not answered */
     int64_t heard_ns; /* of the last message or sign of life */
     bool at_work;     /* a message went to or from the newest process */
@@ -106,7 +107,7 @@ struct wharf_worker {
     int64_t died_ns; /* of the death that waits for its recovery */
     wharf_worker_report report;
     wharf_worker_death
-        death[WHARF_WORKER_DEATHS]; /* number n at n - 1, modulo */
+        death[WHARF_MAX_WORKER_DEATHS]; /* number n at n - 1, modulo */
 
     /* The watcher's own. */
     wi_life *dying;
@@ -116,8 +117,7 @@ struct wharf_worker {
     int64_t restart_ns; /* when the next process is started; 0: never */
 };
 
-/* ---- What travels on the control socket ------------------------------------
- */
+/* ---- What travels on the control socket ---------------------------------- */
 
 typedef enum wi_note_kind {
     WI_NOTE_HELLO = 1,   /* worker: number: version */
@@ -152,8 +152,7 @@ wharf_status wi_note_receive(int fd, wi_note *note);
 #define WI_WORKER_CONTROL 3
 #define WI_WORKER_DATA 4
 
-/* ---- Messages (worker_message.c) --------------------------------------------
- */
+/* ---- Messages (worker_message.c) ----------------------------------------- */
 
 /* One message on a data socket. `look`: do not wait (WHARF_ENOTREADY).
  * WHARF_EPEER, without a record: the other end is gone and nothing is left. */
@@ -162,8 +161,7 @@ wharf_status wi_message_send(int fd, const void *data, size_t size,
 wharf_status wi_message_receive(int fd, void *data, size_t capacity,
                                 size_t *size, wi_deadline deadline, bool look);
 
-/* ---- The rank's end ---------------------------------------------------------
- */
+/* ---- The rank's end ------------------------------------------------------ */
 
 /* Body of the watcher; returns when the worker was stopped and nothing of it is
  * left. */
@@ -212,8 +210,7 @@ wharf_status wi_worker_late(const char *what);
 wharf_status wi_worker_enter(const char *call, const wharf_worker *worker,
                              bool child);
 
-/* ---- The worker's end (worker_child.c) --------------------------------------
- */
+/* ---- The worker's end (worker_child.c) ----------------------------------- */
 
 int wi_child_socket(const wi_child *child);
 /*

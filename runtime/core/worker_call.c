@@ -6,8 +6,7 @@
 #include "base/stat.h"
 #include "core/worker.h"
 
-/* ---- Messages ---------------------------------------------------------------
- */
+/* ---- Messages ------------------------------------------------------------ */
 
 static bool has_untold(const wharf_worker *w)
 {
@@ -114,14 +113,21 @@ static void count_message(wharf_worker *w, const wi_tube *tube, bool sent)
     wi_stat_add(WI_STAT_worker_messages_count, 1);
 }
 
+static wi_deadline deadline_of(const wharf_worker *w, int timeout_ms)
+{
+    if (timeout_ms == WHARF_NO_WAIT)
+        return wi_now_ns();
+    return timeout_ms ? wi_deadline_in_ms(timeout_ms)
+                      : wi_node_deadline(w->node);
+}
+
 /* Either direction; `to` is NULL for a send. */
 static wharf_status pass(wharf_worker *w, const void *from, void *to,
                          size_t bytes, size_t *size, int timeout_ms)
 {
-    bool look = timeout_ms == 0;
+    bool look = timeout_ms == WHARF_NO_WAIT;
     bool sends = from != NULL;
-    wi_deadline deadline = timeout_ms < 0 ? wi_node_deadline(w->node)
-                                          : wi_deadline_in_ms(timeout_ms);
+    wi_deadline deadline = deadline_of(w, timeout_ms);
     wi_tube *tube = NULL;
     pthread_mutex_lock(&w->lock);
     wharf_status st = WHARF_OK;
@@ -162,8 +168,10 @@ static wharf_status check_message(const void *data, size_t size, int timeout_ms)
     if (!data && size > 0)
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "data is NULL");
-    if (timeout_ms < -1 || timeout_ms > 86400000)
-        return wi_fail(WHARF_EARG, "pass milliseconds, 0 or -1",
+    if ((timeout_ms < 0 && timeout_ms != WHARF_NO_WAIT) ||
+        timeout_ms > 86400000)
+        return wi_fail(WHARF_EARG,
+                       "pass milliseconds, 0 for the node's, or WHARF_NO_WAIT",
                        "timeout_ms is %d", timeout_ms);
     return WHARF_OK;
 }
@@ -177,19 +185,18 @@ wharf_status wharf_worker_send(wharf_worker *worker, const void *data,
         wi_call_set_rank(worker->node->rank);
     if (st == WHARF_OK)
         st = check_message(data, size, timeout_ms);
-    if (st == WHARF_OK && size > WHARF_WORKER_MESSAGE)
+    if (st == WHARF_OK && size > WHARF_MAX_MESSAGE)
         st = wi_fail(WHARF_EARG, "put large data into a buffer that is lent",
                      "a message of %zu bytes; the most is %d", size,
-                     WHARF_WORKER_MESSAGE);
+                     WHARF_MAX_MESSAGE);
     if (st != WHARF_OK)
         return wi_call_end(st);
     if (!worker->child)
         return wi_call_end(
             pass(worker, data ? data : "", NULL, size, NULL, timeout_ms));
-    wi_deadline deadline = timeout_ms < 0 ? wi_node_deadline(worker->node)
-                                          : wi_deadline_in_ms(timeout_ms);
-    st = wi_message_send(wi_child_socket(worker->child), data, size, deadline,
-                         timeout_ms == 0);
+    st = wi_message_send(wi_child_socket(worker->child), data, size,
+                         deadline_of(worker, timeout_ms),
+                         timeout_ms == WHARF_NO_WAIT);
     return wi_call_end(child_end(worker->child, st));
 }
 
@@ -204,14 +211,14 @@ wharf_status wharf_worker_receive(wharf_worker *worker, void *data,
         st = check_message(data, capacity, timeout_ms);
     if (st != WHARF_OK)
         return wi_call_end(st);
-    if (capacity > WHARF_WORKER_MESSAGE)
-        capacity = WHARF_WORKER_MESSAGE;
+    if (capacity > WHARF_MAX_MESSAGE)
+        capacity = WHARF_MAX_MESSAGE;
     if (!worker->child)
         return wi_call_end(
             pass(worker, NULL, data, capacity, size, timeout_ms));
     wi_deadline deadline =
-        timeout_ms < 0 ? WI_NEVER : wi_deadline_in_ms(timeout_ms);
+        timeout_ms ? deadline_of(worker, timeout_ms) : WI_NEVER;
     st = wi_message_receive(wi_child_socket(worker->child), data, capacity,
-                            size, deadline, timeout_ms == 0);
+                            size, deadline, timeout_ms == WHARF_NO_WAIT);
     return wi_call_end(child_end(worker->child, st));
 }

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/config.h"
@@ -28,6 +27,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sys.h"
+#include "base/thread.h"
 #include "base/trace.h"
 #include "base/versioned.h"
 #include "core/worker.h"
@@ -115,13 +115,10 @@ static void *watch_rank(void *argument)
 
 static wharf_status watcher_start(wharf_worker *w)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&w->child->watcher, NULL, watch_rank, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code != 0)
-        return wi_fail_os(code, NULL, "thread that watches the rank");
+    wharf_status st = wi_thread_start(&w->child->watcher, watch_rank, w,
+                                      "a thread that watches the rank");
+    if (st != WHARF_OK)
+        return st;
     w->child->watched = true;
     prctl(PR_SET_PDEATHSIG, 0);
     return WHARF_OK;
@@ -133,12 +130,10 @@ static wharf_status watcher_start(wharf_worker *w)
 /* What is left of the process is the kernel's to end with the rank. */
 static void watcher_end(wi_child *c)
 {
-    uint64_t one = 1;
     if (!c->watched)
         return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (write(c->wake, &one, sizeof one) < 0 && errno == EINTR)
-        ;
+    wi_sys_wake(c->wake);
     pthread_join(c->watcher, NULL);
     c->watched = false;
 }
@@ -162,8 +157,7 @@ void wharf_worker_fault(wharf_worker *worker, int native, const char *what)
     fflush(NULL);
     report_fault(wi_error_record());
     /* The rank kills this process as soon as it has read that. */
-    struct timespec time = {5, 0};
-    nanosleep(&time, NULL);
+    wi_sleep_ns(5 * WI_NS_PER_S);
     _exit(1);
 }
 

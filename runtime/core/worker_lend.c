@@ -11,8 +11,7 @@
 #include "base/mem.h"
 #include "core/worker.h"
 
-/* ---- The list ---------------------------------------------------------------
- */
+/* ---- The list ------------------------------------------------------------ */
 
 static void count_lent(const wi_lent *lent, int change)
 {
@@ -51,19 +50,17 @@ static void lent_free(wi_lent *lent)
 /* Under the lock, once there is a watcher. */
 static wharf_status lent_add(wharf_worker *w, wi_lent *lent)
 {
-    size_t offers = (size_t)w->offers + 1;
-    if (offers > WHARF_MAX_BUFFERS)
+    size_t offers = (size_t)w->offers;
+    if (offers >= WHARF_MAX_BUFFERS)
         return wi_fail(WHARF_ELIMIT, "lend several buffers at the start",
                        "buffers were lent %d times; the most is %d", w->offers,
                        WHARF_MAX_BUFFERS);
-    wi_lent **list = wi_calloc(offers, sizeof(wi_lent *));
+    wi_lent **list =
+        wi_grow(w->lent, &w->lent_room, offers, offers + 1, sizeof *list);
     if (!list)
         return WHARF_ENOMEM;
-    for (int i = 0; i < w->offers; i++)
-        list[i] = w->lent[i];
-    list[w->offers++] = lent;
-    wi_free(w->lent);
     w->lent = list;
+    w->lent[w->offers++] = lent;
     count_lent(lent, 1);
     return WHARF_OK;
 }

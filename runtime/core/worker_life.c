@@ -15,8 +15,7 @@
 #include "base/sys.h"
 #include "core/worker.h"
 
-/* ---- Lines ------------------------------------------------------------------
- */
+/* ---- Lines --------------------------------------------------------------- */
 
 /* How long the last lines of a dead process wait for a stream that is full. */
 #define LAST_MS 500
@@ -243,7 +242,7 @@ wharf_status wi_life_start(const wharf_worker *w, wi_life **out)
     }
     life->pidfd = wi_spawn_pidfd(life->pid);
     wi_sys_adopt(life->pidfd);
-    life->join_by_ns = life->started_ns + (int64_t)w->options.join_ms * 1000000;
+    life->join_by_ns = life->started_ns + w->options.join_ms * WI_NS_PER_MS;
     wi_stat_add(WI_STAT_live_workers, 1);
     wi_stat_add(WI_STAT_worker_starts_count, 1);
     *out = life;

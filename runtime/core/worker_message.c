@@ -41,20 +41,12 @@ static int64_t spin_ns(void)
     return known > 1 ? SPIN_NS : 0;
 }
 
-static int failed_errno(void)
-{
-    const wharf_error *record = wi_error_record();
-    return record->source == WHARF_SOURCE_OS ? record->native : 0;
-}
-
 /* The other end is gone: WHARF_EPEER; everything else as it is. */
 static wharf_status end_told(wharf_status st)
 {
     if (st == WHARF_OK || st == WHARF_ENOTREADY)
         return st;
-    int errnum = failed_errno();
-    bool end = errnum == EPIPE || errnum == ECONNRESET || errnum == ENOTCONN;
-    return end ? WHARF_EPEER : st;
+    return wi_sys_peer_gone() ? WHARF_EPEER : st;
 }
 
 static wharf_status wait_for(int fd, short events, wi_deadline deadline)
@@ -117,7 +109,7 @@ static wharf_status take(int fd, void *data, size_t capacity, size_t *size)
     size_t bytes = 0;
     pthread_mutex_lock(&taking);
     wharf_status st =
-        capacity < WHARF_WORKER_MESSAGE ? check_room(fd, capacity) : WHARF_OK;
+        capacity < WHARF_MAX_MESSAGE ? check_room(fd, capacity) : WHARF_OK;
     if (st == WHARF_OK)
         st = end_told(wi_sys_recvmsg(fd, &message, &bytes));
     pthread_mutex_unlock(&taking);
@@ -156,8 +148,7 @@ wharf_status wi_message_receive(int fd, void *data, size_t capacity,
     }
 }
 
-/* ---- Notes ------------------------------------------------------------------
- */
+/* ---- Notes --------------------------------------------------------------- */
 
 wharf_status wi_note_send(int fd, wi_note_kind kind, int number,
                           const wharf_error *record)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* What became of a worker: deaths, times, and how they are told. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stat.h"
+#include "base/sys.h"
 #include "base/versioned.h"
 #include "core/worker.h"
 
@@ -73,7 +73,7 @@ void wi_report_death(wharf_worker *w, const wi_life *life, wharf_death how,
     };
     snprintf(death.cause, sizeof death.cause, "%.159s", cause);
     ++*count_of(&w->report, how);
-    w->death[(death.number - 1) % WHARF_WORKER_DEATHS] = death;
+    w->death[(death.number - 1) % WHARF_MAX_WORKER_DEATHS] = death;
     w->report.last = death;
     /* Of several deaths in a row the first one is when the outage began. */
     if (w->died_ns == 0)
@@ -92,7 +92,7 @@ void wi_report_joined(wharf_worker *w)
     int64_t us = (wi_now_ns() - w->died_ns) / 1000;
     w->died_ns = 0;
     wharf_worker_report *r = &w->report;
-    w->death[(r->deaths - 1) % WHARF_WORKER_DEATHS].recover_us = us;
+    w->death[(r->deaths - 1) % WHARF_MAX_WORKER_DEATHS].recover_us = us;
     r->last.recover_us = us;
     r->recover_us = us;
     if (r->recover_least_us < 0 || us < r->recover_least_us)
@@ -140,14 +140,14 @@ wharf_status wharf_worker_death_get(wharf_worker *worker, int number,
     pthread_mutex_lock(&worker->lock);
     int deaths = worker->report.deaths;
     if (number >= 1 && number <= deaths)
-        found = worker->death[(number - 1) % WHARF_WORKER_DEATHS];
+        found = worker->death[(number - 1) % WHARF_MAX_WORKER_DEATHS];
     pthread_mutex_unlock(&worker->lock);
     if (found.number != number || number < 1)
         return wi_call_end(
             wi_fail(WHARF_EARG, "ask for one of the last deaths",
                     "death %d is asked for; there were %d and the last %d are "
                     "remembered",
-                    number, deaths, WHARF_WORKER_DEATHS));
+                    number, deaths, WHARF_MAX_WORKER_DEATHS));
     return wi_call_end(
         wi_versioned_write(death, &found, sizeof found, "death"));
 }
@@ -170,7 +170,7 @@ wharf_status wharf_worker_print(wharf_worker *worker, FILE *file)
         return wi_call_end(st);
     pthread_mutex_lock(&worker->lock);
     wharf_worker_report r = worker->report;
-    wharf_worker_death deaths[WHARF_WORKER_DEATHS];
+    wharf_worker_death deaths[WHARF_MAX_WORKER_DEATHS];
     memcpy(deaths, worker->death, sizeof deaths);
     pthread_mutex_unlock(&worker->lock);
     fprintf(file,
@@ -184,11 +184,10 @@ wharf_status wharf_worker_print(wharf_worker *worker, FILE *file)
         fprintf(file, "  at work again after %.1f to %.1f ms\n",
                 (double)r.recover_least_us / 1000,
                 (double)r.recover_most_us / 1000);
-    int first =
-        r.deaths > WHARF_WORKER_DEATHS ? r.deaths - WHARF_WORKER_DEATHS + 1 : 1;
+    int first = r.deaths > WHARF_MAX_WORKER_DEATHS
+                    ? r.deaths - WHARF_MAX_WORKER_DEATHS + 1
+                    : 1;
     for (int n = first; n <= r.deaths; n++)
-        print_death(&deaths[(n - 1) % WHARF_WORKER_DEATHS], file);
-    if (fflush(file) != 0 || ferror(file))
-        st = wi_fail_os(errno, NULL, "cannot write the report of a worker");
-    return wi_call_end(st);
+        print_death(&deaths[(n - 1) % WHARF_MAX_WORKER_DEATHS], file);
+    return wi_call_end(wi_sys_flush(file, "the report of a worker"));
 }

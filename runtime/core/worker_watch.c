@@ -89,7 +89,7 @@ static int64_t backoff_ns(const wharf_worker *w)
         return 0;
     for (int i = 1; i < w->in_a_row && ms < o->backoff_most_ms; i++)
         ms *= 2;
-    return (ms < o->backoff_most_ms ? ms : o->backoff_most_ms) * 1000000;
+    return (ms < o->backoff_most_ms ? ms : o->backoff_most_ms) * WI_NS_PER_MS;
 }
 
 /* Under the lock: what comes after a death. */
@@ -349,7 +349,7 @@ static int64_t silence_ns(wharf_worker *w)
         if (recv(w->now->tube->fd, &any, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
             w->pending = false;
         else
-            when = w->heard_ns + (int64_t)w->options.silence_ms * 1000000;
+            when = w->heard_ns + w->options.silence_ms * WI_NS_PER_MS;
     }
     unlock(w);
     return when;
@@ -461,7 +461,7 @@ static void hear_stop(wharf_worker *w)
     w->stopping = w->stop_asked;
     pthread_mutex_unlock(&w->lock);
     if (w->stopping && w->stop_by_ns == 0)
-        w->stop_by_ns = wi_now_ns() + (int64_t)w->options.stop_ms * 1000000;
+        w->stop_by_ns = wi_now_ns() + w->options.stop_ms * WI_NS_PER_MS;
 }
 
 static void attend_now(wharf_worker *w)

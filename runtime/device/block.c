@@ -60,8 +60,7 @@ static bool pieces_fit(const wi_handle *handle, uint64_t pieces)
 static wharf_status handle_strange(const wi_handle *handle,
                                    wharf_handle_kind kind)
 {
-    return wi_fail(WHARF_EPROTOCOL,
-                   "run the same version of Wharf on all ranks",
+    return wi_fail(WHARF_EPROTOCOL, "run one version of Wharf on all ranks",
                    "a handle of kind %u with %u descriptors, %llu bytes in "
                    "chunks of %llu arrived where kind %d was expected",
                    handle->kind, handle->fds, (unsigned long long)handle->bytes,

@@ -33,10 +33,10 @@
  *    the stream), at system scope; what a WAIT or READY_WAIT saw is visible to
  *    the launch's later phases and to the stream's later work.
  *  - ADD and TAKE are counts: constant, a captured launch can be replayed.
- * WRITE and WAIT are epochs: `round` is added to their value, so prepare them
- * with value 0 (or the first epoch) and count rounds up, which a graph cannot
- * do. EXPECT is not taken. Words follow the rules of core/signal.h: which of
- * the two a pair of ranks can use is wi_signal_way.counts.
+ *    WRITE and WAIT are epochs: `round` is added to their value, so prepare
+ *    them with value 0 (or the first epoch) and count rounds up, which a graph
+ *    cannot do. EXPECT is not taken. Words follow the rules of core/signal.h:
+ *    which of the two a pair of ranks can use is wi_signal_way.counts.
  *  - One set runs once at a time: launches of it must be ordered (one stream,
  *    or streams ordered by events), replays of graphs included. Different sets
  *    are independent.
@@ -154,7 +154,7 @@ typedef struct wi_copy_ops {
 } wi_copy_ops;
 
 extern const wi_copy_ops wi_copy_host;
-extern const wi_copy_ops wi_copy_cuda; /* without nvcc: says so */
+extern const wi_copy_ops wi_copy_cuda; /* only with nvcc */
 
 /* ---- Shapes: plain arithmetic (copy_shape.c) ----------------------------- */
 

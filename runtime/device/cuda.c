@@ -38,6 +38,25 @@ wharf_status wi_cuda_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
     return WHARF_OK;
 }
 
+/* Enqueuing is allowed in every capture mode, so that only the context has to
+ * be right; it mostly is, and two calls are saved. */
+wharf_status wi_cuda_stream_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
+{
+    CUcontext current = NULL;
+    wharf_status status = wi_driver_check();
+
+    memset(visit, 0, sizeof *visit);
+    if (status != WHARF_OK)
+        return status;
+    status = WI_CU(cuCtxGetCurrent, (&current), "device %d", cuda->device);
+    if (status != WHARF_OK || current == cuda->context)
+        return status;
+    status =
+        WI_CU(cuCtxPushCurrent, (cuda->context), "device %d", cuda->device);
+    visit->pushed = status == WHARF_OK;
+    return status;
+}
+
 void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit)
 {
     int code;
@@ -413,10 +432,10 @@ static void cuda_local_free(wi_device *device, void *pointer)
 
 /* ---- The table --------------------------------------------------------- */
 
-static const wi_memory_ops *cuda_memory(wi_device *device,
+static const wi_memory_ops *memory_find(wi_device *device,
                                         wharf_handle_kind kind, char reason[96])
 {
-    const struct {
+    static const struct {
         wharf_handle_kind kind;
         uint32_t cap;
         const wi_memory_ops *ops;
@@ -453,6 +472,18 @@ static const wi_memory_ops *cuda_memory(wi_device *device,
     }
     wi_reason_set(reason, "unknown kind of handle");
     return NULL;
+}
+
+/* What the driver refuses here is an answer and no failure: the record stays.
+ */
+static const wi_memory_ops *cuda_memory(wi_device *device,
+                                        wharf_handle_kind kind, char reason[96])
+{
+    wharf_error before = *wi_error_record();
+    const wi_memory_ops *found = memory_find(device, kind, reason);
+
+    *wi_error_record() = before;
+    return found;
 }
 
 static wharf_stream cuda_own_stream(wi_device *device)

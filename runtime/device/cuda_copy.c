@@ -298,11 +298,9 @@ static wharf_status look(wi_device *device, const void *pointer,
     wi_copy_memory found = {WI_COPY_PLACE_PAGEABLE, false};
     wi_cuda_visit visit;
     facts f;
-    wharf_status status = wi_driver_check();
+    wharf_status status = wi_cuda_stream_enter(cuda, &visit);
     int code;
 
-    if (status == WHARF_OK)
-        status = wi_cuda_stream_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
     code = facts_ask(pointer, &f);
@@ -323,10 +321,8 @@ static wharf_status copy_one(wi_device *device, wharf_stream stream,
     wi_cuda *cuda = wi_cuda_of(device);
     uint64_t most_pitch = cuda->copy ? cuda->copy->most_pitch : 0;
     wi_cuda_visit visit;
-    wharf_status status = wi_driver_check();
+    wharf_status status = wi_cuda_stream_enter(cuda, &visit);
 
-    if (status == WHARF_OK)
-        status = wi_cuda_stream_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
     status = by == WI_COPY_BY_KERNEL
@@ -342,10 +338,8 @@ static wharf_status copy_signal(wi_device *device, wharf_stream stream,
 {
     wi_cuda *cuda = wi_cuda_of(device);
     wi_cuda_visit visit;
-    wharf_status status = wi_driver_check();
+    wharf_status status = wi_cuda_stream_enter(cuda, &visit);
 
-    if (status == WHARF_OK)
-        status = wi_cuda_stream_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
     status = wi_cuda_copy_kernel(cuda, stream, box, signal, ticket);

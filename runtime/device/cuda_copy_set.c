@@ -20,31 +20,11 @@ struct wi_copy_set {
 
 /* ---- Launching --------------------------------------------------------- */
 
-/* In the device's context. From compute capability 9.0 on the launch overlaps
- * with the end of the stream's earlier kernel: the kernels wait for it. */
 static wharf_status launch(const wi_cuda *cuda, CUstream stream,
                            CUkernel kernel, void *args, uint32_t blocks)
 {
-    void *parameters[] = {args};
-    CUlaunchAttribute early = {
-        .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-        .value.programmaticStreamSerializationAllowed = 1,
-    };
-    CUlaunchConfig config = {
-        .gridDimX = blocks,
-        .gridDimY = 1,
-        .gridDimZ = 1,
-        .blockDimX = WI_COPY_THREADS,
-        .blockDimY = 1,
-        .blockDimZ = 1,
-        .hStream = stream,
-        .attrs = &early,
-        .numAttrs = cuda->base.desc.compute_major >= 9 ? 1 : 0,
-    };
-
-    return WI_CU(cuLaunchKernelEx,
-                 (&config, (CUfunction)kernel, parameters, NULL),
-                 "copies, %u blocks, stream %p", blocks, (void *)stream);
+    return wi_cuda_launch(cuda, stream, kernel, args, blocks, WI_COPY_THREADS,
+                          true, "copies");
 }
 
 /* Blocks for the phases of a launch. */
@@ -263,10 +243,8 @@ wharf_status wi_cuda_copy_set_launch(wi_copy_set *set, wharf_stream stream,
     wi_copy_head head = set->few.head;
     uint32_t blocks;
     wi_cuda_visit visit;
-    wharf_status status = wi_driver_check();
+    wharf_status status = wi_cuda_copy_of(cuda, &copy);
 
-    if (status == WHARF_OK)
-        status = wi_cuda_copy_of(cuda, &copy);
     if (status == WHARF_OK)
         status = wi_cuda_stream_enter(cuda, &visit);
     if (status != WHARF_OK)

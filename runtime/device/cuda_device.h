@@ -54,6 +54,10 @@ static inline void *wi_cuda_pointer(CUdeviceptr at)
     return pointer;
 }
 
+/* Takes a descriptor that the driver made: it does not say that they are closed
+ * on exec (cuda_vmm.c). */
+void wi_cuda_adopt(int fd);
+
 /* What wi_cuda_leave has to restore. */
 typedef struct wi_cuda_visit {
     bool pushed;
@@ -75,7 +79,7 @@ void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit);
 void wi_cuda_leave(const wi_cuda_visit *visit);
 
 /* Before enqueuing, which every capture mode allows: only the context is made
- * current, and mostly it is (cuda_sync.c). */
+ * current, and mostly it is. */
 wharf_status wi_cuda_stream_enter(const wi_cuda *cuda, wi_cuda_visit *visit);
 
 /* cuda_enumerate.c */
@@ -99,17 +103,14 @@ wharf_status wi_cuda_event_query(wi_event *event);
 void wi_cuda_event_destroy(wi_event *event);
 void wi_cuda_event_abandon(wi_event *event);
 
-/* The legacy default stream is never captured, so it is not asked. The device's
- * context is current. */
-wharf_status wi_cuda_stream_captures(CUstream stream, bool *captures);
+wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
+                               bool *capturing);
 
 /* cuda_sync.c */
 wharf_status wi_cuda_sync_prepare(wi_device *device, wi_sync_how how);
 wharf_status wi_cuda_sync(wi_device *device, wharf_stream stream,
                           wi_sync_how how, const wi_sync_step *steps, int count,
                           uint64_t timeout_ns, uint32_t *report);
-wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
-                               bool *capturing);
 wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
                                   uint32_t **report);
 void wi_cuda_report_free(wi_device *device, uint32_t *report);
@@ -124,6 +125,12 @@ wharf_status wi_cuda_kernels_load(const wi_cuda *cuda,
                                   const unsigned char *image,
                                   const wi_cuda_kernel *kernels, int count,
                                   CUlibrary *library);
+/* Launches one, with one parameter. `early`: it waits by itself for the end of
+ * the stream's earlier work (early.cuh), and may overlap with it. `what` says
+ * in an error what it does. A context of the device is current. */
+wharf_status wi_cuda_launch(const wi_cuda *cuda, CUstream stream,
+                            CUkernel kernel, void *parameter, uint32_t blocks,
+                            uint32_t threads, bool early, const char *what);
 /* Gives back what copies have loaded; as the next one. */
 void wi_cuda_copy_close(wi_cuda *cuda);
 void wi_cuda_sum_close(wi_cuda *cuda);

@@ -89,24 +89,20 @@ static wharf_status event_new(wi_device *device, cuda_event **event)
 wharf_status wi_cuda_event_create(wi_device *device, wi_event **event)
 {
     wi_cuda *cuda = wi_cuda_of(device);
+    unsigned flags = CU_EVENT_DISABLE_TIMING;
     wi_cuda_visit visit;
     cuda_event *made;
-    wharf_status status;
+    wharf_status status = event_new(device, &made);
 
-    if (!(device->desc.caps & WI_CAP_IPC_EVENT))
-        return wi_fail(WHARF_EUNSUPPORTED, NULL,
-                       "device %d (%s) has no interprocess events",
-                       device->desc.ordinal, device->desc.name);
-    status = event_new(device, &made);
     if (status != WHARF_OK)
         return status;
     status = wi_cuda_enter(cuda, &visit);
     if (status != WHARF_OK)
         goto undo_new;
-    status =
-        WI_CU(cuEventCreate,
-              (&made->event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS),
-              "interprocess, device %d", cuda->device);
+    if (device->desc.caps & WI_CAP_IPC_EVENT)
+        flags |= CU_EVENT_INTERPROCESS;
+    status = WI_CU(cuEventCreate, (&made->event, flags), "flags %u, device %d",
+                   flags, cuda->device);
     wi_cuda_leave(&visit);
     if (status != WHARF_OK)
         goto undo_new;
@@ -123,10 +119,16 @@ wharf_status wi_cuda_event_export(wi_event *event,
                                   unsigned char handle[WI_EVENT_HANDLE_BYTES])
 {
     wi_cuda *cuda = event_cuda(event);
+    const wi_device_desc *desc = &event->device->desc;
     CUipcEventHandle native = {{0}};
     wi_cuda_visit visit;
-    wharf_status status = wi_cuda_enter(cuda, &visit);
+    wharf_status status;
 
+    if (!(desc->caps & WI_CAP_IPC_EVENT))
+        return wi_fail(WHARF_EUNSUPPORTED, "hand over by a notify or a barrier",
+                       "device %d (%s) has no interprocess events",
+                       desc->ordinal, desc->name);
+    status = wi_cuda_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
     status = WI_CU(cuIpcGetEventHandle, (&native, event_native(event)),
@@ -169,9 +171,10 @@ undo_new:
 /*
  * Is the stream being captured into a graph? Then an interprocess event needs
  * the external flags: it becomes a node of the graph that acts on the event at
- * each launch, instead of an edge inside the graph.
+ * each launch, instead of an edge inside the graph. The legacy default stream
+ * is never captured, so it is not asked. The context is current.
  */
-wharf_status wi_cuda_stream_captures(CUstream stream, bool *captures)
+static wharf_status stream_captures(CUstream stream, bool *captures)
 {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     wharf_status status;
@@ -186,6 +189,22 @@ wharf_status wi_cuda_stream_captures(CUstream stream, bool *captures)
     return status;
 }
 
+wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
+                               bool *capturing)
+{
+    wi_cuda_visit visit;
+    bool captures = false;
+    wharf_status status = wi_cuda_stream_enter(wi_cuda_of(device), &visit);
+
+    if (status != WHARF_OK)
+        return status;
+    status = stream_captures(stream, &captures);
+    wi_cuda_leave(&visit);
+    if (status == WHARF_OK)
+        *capturing = captures;
+    return status;
+}
+
 wharf_status wi_cuda_event_record(wi_event *event, wharf_stream stream)
 {
     wi_cuda *cuda = event_cuda(event);
@@ -196,7 +215,7 @@ wharf_status wi_cuda_event_record(wi_event *event, wharf_stream stream)
 
     if (status != WHARF_OK)
         return status;
-    status = wi_cuda_stream_captures(stream, &captures);
+    status = stream_captures(stream, &captures);
     if (status == WHARF_OK && captures)
         status = WI_CU(cuEventRecordWithFlags,
                        (native, stream, CU_EVENT_RECORD_EXTERNAL),
@@ -217,7 +236,7 @@ wharf_status wi_cuda_event_wait(wi_event *event, wharf_stream stream)
 
     if (status != WHARF_OK)
         return status;
-    status = wi_cuda_stream_captures(stream, &captures);
+    status = stream_captures(stream, &captures);
     if (status == WHARF_OK)
         status =
             WI_CU(cuStreamWaitEvent,

@@ -84,7 +84,6 @@ static void fabric_try(wi_cuda *cuda)
 
 bool wi_cuda_fabric_works(wi_cuda *cuda, char reason[96])
 {
-    wharf_error before = *wi_error_record();
     wi_cuda_visit visit;
     wharf_status status = WHARF_OK;
 
@@ -100,7 +99,6 @@ bool wi_cuda_fabric_works(wi_cuda *cuda, char reason[96])
         }
     }
     pthread_mutex_unlock(&cuda->lock);
-    *wi_error_record() = before;
     if (status == WHARF_OK && !cuda->fabric_granularity)
         memcpy(reason, cuda->fabric_refused, sizeof cuda->fabric_refused);
     return status == WHARF_OK && cuda->fabric_granularity;

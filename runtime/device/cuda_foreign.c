@@ -7,7 +7,6 @@
  * An allocation is known by the driver's number for it (BUFFER_ID), which is
  * never used again, while its address is.
  */
-#include <fcntl.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -19,8 +18,7 @@
  * a legacy handle opens all of it. */
 #define DRIVER_BLOCK ((size_t)2 << 20)
 
-/* ---- Questions about a pointer --------------------------------------------
- */
+/* ---- Questions about a pointer ------------------------------------------- */
 
 /* Wide enough for every answer, zero where there is none. */
 typedef struct facts {
@@ -115,8 +113,7 @@ static wharf_status is_mapped(const void *pointer, bool *mapped,
     return status;
 }
 
-/* ---- Kinds -----------------------------------------------------------------
- */
+/* ---- Kinds --------------------------------------------------------------- */
 
 /* Physical pieces from the pointer on, until the bytes are covered. */
 static wharf_status walk_pieces(const wi_cuda *cuda, wi_foreign *memory)
@@ -311,8 +308,7 @@ static bool cuda_same(wi_device *device, const wi_foreign *memory)
     return code != CUDA_SUCCESS || id == memory->id;
 }
 
-/* ---- What travels ----------------------------------------------------------
- */
+/* ---- What travels -------------------------------------------------------- */
 
 _Static_assert(sizeof(CUipcMemHandle) ==
                    sizeof(((const wi_foreign_card *)0)->opaque),
@@ -334,13 +330,6 @@ static wharf_status present_legacy(const wi_foreign *memory,
     return status;
 }
 
-/* The driver does not say that its descriptors are closed on exec. */
-static void adopt(int fd)
-{
-    fcntl(fd, F_SETFD, FD_CLOEXEC);
-    wi_sys_adopt(fd);
-}
-
 static wharf_status pass_pool(const wi_foreign *memory, int *fd)
 {
     int got = -1;
@@ -351,7 +340,7 @@ static wharf_status pass_pool(const wi_foreign *memory, int *fd)
 
     if (status != WHARF_OK)
         return status;
-    adopt(got);
+    wi_cuda_adopt(got);
     *fd = got;
     return WHARF_OK;
 }
@@ -426,7 +415,7 @@ static wharf_status pass_piece(const char *at, uint32_t *pages, int *fd,
     WI_CU_BACK(cuMemRelease, (handle));
     if (status != WHARF_OK)
         return status;
-    adopt(got);
+    wi_cuda_adopt(got);
     *fd = got;
     *pages = (uint32_t)(bytes / WI_FOREIGN_PAGE);
     *next = base + bytes;
@@ -476,8 +465,7 @@ static wharf_status cuda_pass(wi_device *device, const wi_foreign *memory,
     return status;
 }
 
-/* ---- Mirrors ---------------------------------------------------------------
- */
+/* ---- Mirrors ------------------------------------------------------------- */
 
 /* Copies of pageable memory are not ordered by a stream, so the stream is
  * waited for and the CPU copies: a mirror is host memory in any case. */

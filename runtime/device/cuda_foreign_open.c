@@ -57,8 +57,7 @@ static foreign_block *foreign_of(wi_block *block)
     return (foreign_block *)block;
 }
 
-/* ---- The table -------------------------------------------------------------
- */
+/* ---- The table ----------------------------------------------------------- */
 
 static opened *table_find(const wi_cuda *cuda, const foreign_block *block)
 {
@@ -198,8 +197,7 @@ static void table_give(foreign_block *block)
     pthread_mutex_unlock(&table_lock);
 }
 
-/* ---- Physical pieces -------------------------------------------------------
- */
+/* ---- Physical pieces ----------------------------------------------------- */
 
 static wharf_status pieces_reserve(const wi_cuda *cuda, foreign_block *block)
 {
@@ -309,8 +307,7 @@ static void pieces_close(foreign_block *block)
     }
 }
 
-/* ---- The seam's calls ------------------------------------------------------
- */
+/* ---- The seam's calls ---------------------------------------------------- */
 
 static wharf_status card_check(const wi_foreign_card *card, wi_access access)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading the library's kernels. They are loaded as a library of the driver's,
- * which holds them for every context: a stream of another context of this
- * device takes them as well.
+ * Loading and launching the library's kernels. They are loaded as a library of
+ * the driver's, which holds them for every context: a stream of another context
+ * of this device takes them as well.
  */
 #include "base/error.h"
 #include "device/cuda_device.h"
@@ -58,4 +58,32 @@ wharf_status wi_cuda_kernels_load(const wi_cuda *cuda,
     }
     *library = made;
     return WHARF_OK;
+}
+
+/* A kernel of a library stands for the function that it is in the stream's
+ * context. The attribute is one of compute capability 9.0 and later. */
+wharf_status wi_cuda_launch(const wi_cuda *cuda, CUstream stream,
+                            CUkernel kernel, void *parameter, uint32_t blocks,
+                            uint32_t threads, bool early, const char *what)
+{
+    void *parameters[] = {parameter};
+    CUlaunchAttribute overlap = {
+        .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value.programmaticStreamSerializationAllowed = 1,
+    };
+    CUlaunchConfig config = {
+        .gridDimX = blocks,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = threads,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .hStream = stream,
+        .attrs = &overlap,
+        .numAttrs = early && cuda->base.desc.compute_major >= 9 ? 1 : 0,
+    };
+
+    return WI_CU(cuLaunchKernelEx,
+                 (&config, (CUfunction)kernel, parameters, NULL),
+                 "%s, %u blocks, stream %p", what, blocks, (void *)stream);
 }

@@ -210,6 +210,101 @@ static void none_report_free(wi_device *device, uint32_t *report)
     (void)report;
 }
 
+/* ---- Moving data ------------------------------------------------------- */
+
+static wharf_status none_prepare(wi_device *device, uint32_t blocks_most,
+                                 bool *kernels)
+{
+    (void)device;
+    (void)blocks_most;
+    (void)kernels;
+    return none();
+}
+
+static wharf_status none_look(wi_device *device, const void *pointer,
+                              wi_copy_memory *memory)
+{
+    (void)device;
+    (void)pointer;
+    (void)memory;
+    return none();
+}
+
+static wharf_status none_copy(wi_device *device, wharf_stream stream,
+                              wi_copy_by by, const wi_copy_box *box)
+{
+    (void)device;
+    (void)stream;
+    (void)by;
+    (void)box;
+    return none();
+}
+
+static wharf_status none_copy_signal(wi_device *device, wharf_stream stream,
+                                     const wi_copy_box *box,
+                                     const wi_sync_step *signal,
+                                     uint32_t *ticket)
+{
+    (void)device;
+    (void)stream;
+    (void)box;
+    (void)signal;
+    (void)ticket;
+    return none();
+}
+
+static wharf_status none_ticket_take(wi_device *device, uint32_t **ticket)
+{
+    (void)device;
+    (void)ticket;
+    return none();
+}
+
+static void none_ticket_give(wi_device *device, uint32_t *ticket)
+{
+    (void)device;
+    (void)ticket;
+}
+
+static wharf_status none_set_make(wi_device *device, const wi_copy_plan *plan,
+                                  wi_copy_set **set)
+{
+    (void)device;
+    (void)plan;
+    (void)set;
+    return none();
+}
+
+static wharf_status none_set_launch(wi_copy_set *set, wharf_stream stream,
+                                    uint32_t flags, uint32_t round,
+                                    uint64_t timeout_ns, uint32_t *report)
+{
+    (void)set;
+    (void)stream;
+    (void)flags;
+    (void)round;
+    (void)timeout_ns;
+    (void)report;
+    return none();
+}
+
+static void none_set_free(wi_copy_set *set)
+{
+    (void)set;
+}
+
+static const wi_copy_ops copy_none = {
+    .prepare = none_prepare,
+    .look = none_look,
+    .copy = none_copy,
+    .copy_signal = none_copy_signal,
+    .ticket_take = none_ticket_take,
+    .ticket_give = none_ticket_give,
+    .set_make = none_set_make,
+    .set_launch = none_set_launch,
+    .set_free = none_set_free,
+};
+
 const wi_device_ops wi_device_cuda = {
     .name = "cuda",
     .enumerate = none_enumerate,
@@ -242,7 +337,7 @@ const wi_device_ops wi_device_cuda = {
     .report_alloc = none_report_alloc,
     .report_free = none_report_free,
     .foreign = &wi_foreign_none,
-    .copy = &wi_copy_cuda,
+    .copy = &copy_none,
     .numa = &wi_numa_system,
     .sums = &wi_sums_host, /* no device, so nobody gets here */
 };

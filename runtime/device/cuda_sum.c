@@ -37,19 +37,13 @@ static wharf_status launch(wi_device *device, wharf_stream stream,
                            wi_sum_args *args)
 {
     const wi_cuda *cuda = wi_cuda_of(device);
-    void *parameters[] = {args};
     wi_cuda_visit visit;
-    wharf_status status = wi_driver_check();
+    wharf_status status = wi_cuda_stream_enter(cuda, &visit);
 
-    if (status == WHARF_OK)
-        status = wi_cuda_stream_enter(cuda, &visit);
     if (status != WHARF_OK)
         return status;
-    status = WI_CU(cuLaunchKernel,
-                   ((CUfunction)cuda->sum, 1, 1, 1, WI_SUM_THREADS, 1, 1, 0,
-                    stream, parameters, NULL),
-                   "sum over %llu bytes, stream %p",
-                   (unsigned long long)args->bytes, (void *)stream);
+    status = wi_cuda_launch(cuda, stream, cuda->sum, args, 1, WI_SUM_THREADS,
+                            false, "a sum");
     wi_cuda_leave(&visit);
     return status;
 }

@@ -92,38 +92,20 @@ typedef struct target {
     uint32_t *report;
 } target;
 
-/* One launch of 1 .. WI_SYNC_MANY steps. A kernel of a library stands for the
- * function that it is in the stream's context. */
+/* One launch of 1 .. WI_SYNC_MANY steps. */
 static wharf_status kernel_launch(const target *to, const wi_sync_step *steps,
                                   int count)
 {
     CUkernel kernel = count <= WI_SYNC_FEW ? to->cuda->sync4 : to->cuda->sync64;
     wi_sync_args64 args;
-    void *parameters[] = {&args};
-    CUlaunchAttribute early = {
-        .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-        .value.programmaticStreamSerializationAllowed = 1,
-    };
-    CUlaunchConfig config = {
-        .gridDimX = 1,
-        .gridDimY = 1,
-        .gridDimZ = 1,
-        .blockDimX = count <= 32 ? 32 : 64,
-        .blockDimY = 1,
-        .blockDimZ = 1,
-        .hStream = to->stream,
-        .attrs = &early,
-        .numAttrs = to->cuda->base.desc.compute_major >= 9 ? 1 : 0,
-    };
 
     args.timeout_ns = to->timeout_ns;
     args.report = to->report;
     args.count = (uint32_t)count;
     args.unused = 0;
     memcpy(args.steps, steps, (size_t)count * sizeof *steps);
-    return WI_CU(cuLaunchKernelEx,
-                 (&config, (CUfunction)kernel, parameters, NULL),
-                 "signals, %d steps, stream %p", count, (void *)to->stream);
+    return wi_cuda_launch(to->cuda, to->stream, kernel, &args, 1,
+                          count <= 32 ? 32 : 64, true, "signals");
 }
 
 static wharf_status kernel_all(const target *to, const wi_sync_step *steps,
@@ -280,23 +262,6 @@ static wharf_status steps_check(wi_sync_how how, const wi_sync_step *steps,
     return WHARF_OK;
 }
 
-/* Enqueuing is allowed in every capture mode, so that only the context has to
- * be right; it mostly is, and two calls are saved. */
-wharf_status wi_cuda_stream_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
-{
-    CUcontext current = NULL;
-    wharf_status status;
-
-    memset(visit, 0, sizeof *visit);
-    status = WI_CU(cuCtxGetCurrent, (&current), "device %d", cuda->device);
-    if (status != WHARF_OK || current == cuda->context)
-        return status;
-    status =
-        WI_CU(cuCtxPushCurrent, (cuda->context), "device %d", cuda->device);
-    visit->pushed = status == WHARF_OK;
-    return status;
-}
-
 static wharf_status hybrid_all(const target *to, const wi_sync_step *steps,
                                int count)
 {
@@ -329,10 +294,8 @@ wharf_status wi_cuda_sync(wi_device *device, wharf_stream stream,
     wi_cuda *cuda = wi_cuda_of(device);
     target to = {cuda, stream, timeout_ns, report};
     wi_cuda_visit visit;
-    wharf_status status = wi_driver_check();
+    wharf_status status = steps_check(how, steps, count, timeout_ns);
 
-    if (status == WHARF_OK)
-        status = steps_check(how, steps, count, timeout_ns);
     if (status == WHARF_OK)
         status = wi_cuda_sync_prepare(device, how);
     if (status == WHARF_OK)
@@ -354,24 +317,6 @@ wharf_status wi_cuda_sync(wi_device *device, wharf_stream stream,
     return status;
 }
 
-wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
-                               bool *capturing)
-{
-    wi_cuda_visit visit;
-    bool captures = false;
-    wharf_status status = wi_driver_check();
-
-    if (status == WHARF_OK)
-        status = wi_cuda_stream_enter(wi_cuda_of(device), &visit);
-    if (status != WHARF_OK)
-        return status;
-    status = wi_cuda_stream_captures(stream, &captures);
-    wi_cuda_leave(&visit);
-    if (status == WHARF_OK)
-        *capturing = captures;
-    return status;
-}
-
 wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
                                   uint32_t **report)
 {
@@ -390,6 +335,7 @@ wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
     wi_cuda_leave(&visit);
     if (status != WHARF_OK)
         return status;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): allocated */
     memset(got, 0, bytes);
     *report = got;
     return WHARF_OK;

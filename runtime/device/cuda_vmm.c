@@ -2,9 +2,9 @@
 /*
  * Memory in physical chunks: created by the owner, exported as descriptors (or
  * as fabric handles, cuda_fabric.c), mapped by everybody into one reserved
- * address range. Memory of a GPU, or of
- * the host: the driver makes the latter page-locked, and two to three times
- * faster than it locks pages of ours (cuda_host.c; H200, driver 580).
+ * address range. Memory of a GPU, or of the host: the driver makes the latter
+ * page-locked, and two to three times faster than it locks pages of ours
+ * (cuda_host.c; H200, driver 580).
  *
  * Chunks, because the driver takes some 17 ms to map a peer's physical piece
  * of 512 MiB or more and a tenth of a millisecond for a smaller one (driver
@@ -228,7 +228,12 @@ static wharf_status vmm_create(wi_device *device, size_t bytes,
                          out);
 }
 
-/* The driver does not say that the descriptors are closed on exec. */
+void wi_cuda_adopt(int fd)
+{
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    wi_sys_adopt(fd);
+}
+
 static wharf_status chunk_export(const wi_vmm_block *block, int index, int *fd)
 {
     int got = -1;
@@ -239,8 +244,7 @@ static wharf_status chunk_export(const wi_vmm_block *block, int index, int *fd)
 
     if (status != WHARF_OK)
         return status;
-    fcntl(got, F_SETFD, FD_CLOEXEC);
-    wi_sys_adopt(got);
+    wi_cuda_adopt(got);
     *fd = got;
     return WHARF_OK;
 }

@@ -143,7 +143,8 @@ struct wi_device_ops {
      * device. */
     wharf_status (*check_stream)(wi_device *device, wharf_stream stream);
 
-    /* Interprocess events. create + export at the recorder, open elsewhere;
+    /* Interprocess events. create + export at the recorder, open elsewhere
+     * (export: WHARF_EUNSUPPORTED without WI_CAP_IPC_EVENT);
      * query: WHARF_OK complete, WHARF_ENOTREADY not. The host backend's events
      * are complete as soon as they are recorded. */
     wharf_status (*event_create)(wi_device *device, wi_event **event);

@@ -205,6 +205,9 @@ static wharf_status driver_init(void)
     if (code == CUDA_ERROR_NOT_INITIALIZED)
         remedy = "if this is a forked child of a process that used CUDA: "
                  "start it by exec instead";
+    else if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        remedy = "the driver reserves much address space: lift its limit "
+                 "(ulimit -v)";
     else
         wi_driver_status(code, &remedy);
     return wi_fail_native(WHARF_ENODEV, WHARF_SOURCE_CUDA, code, remedy,

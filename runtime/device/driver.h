@@ -58,7 +58,6 @@
     X(cuLibraryGetKernel, 12000)                                               \
     X(cuKernelGetFunction, 12000)                                              \
     X(cuFuncGetAttribute, 2020)                                                \
-    X(cuLaunchKernel, 4000)                                                    \
     X(cuLaunchKernelEx, 11060)                                                 \
     X(cuEventCreate, 2000)                                                     \
     X(cuEventDestroy, 4000)                                                    \

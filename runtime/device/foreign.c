@@ -187,8 +187,7 @@ wharf_status wi_foreign_inspect_host(void *pointer, size_t bytes,
     return WHARF_OK;
 }
 
-/* ---- Backends that cannot -------------------------------------------------
- */
+/* ---- Backends that cannot ------------------------------------------------ */
 
 static wharf_status none(void)
 {
@@ -299,8 +298,7 @@ const wi_foreign_ops wi_foreign_none = {
     .copy = none_copy,
 };
 
-/* ---- The host backend ------------------------------------------------------
- */
+/* ---- The host backend ---------------------------------------------------- */
 
 static wharf_status host_inspect(wi_device *device, void *pointer, size_t bytes,
                                  wi_foreign *memory)

@@ -109,7 +109,7 @@ typedef struct wi_foreign_ops {
                          size_t bytes);
 } wi_foreign_ops;
 
-extern const wi_foreign_ops wi_foreign_host; /* host_foreign.c */
+extern const wi_foreign_ops wi_foreign_host; /* foreign.c */
 extern const wi_foreign_ops wi_foreign_cuda; /* cuda_foreign.c */
 extern const wi_foreign_ops wi_foreign_none; /* foreign.c: of no device */
 

@@ -11,7 +11,6 @@
 #include "device/host_memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -107,22 +106,12 @@ static wharf_status host_create(wi_device *device, size_t bytes,
 static wharf_status host_export(wi_device *device, wi_block *base,
                                 wi_handle *handle, int *fds)
 {
-    int again = -1;
-    int code = 0;
+    int again;
+    wharf_status status = wi_sys_duplicate(host_of(base)->fd, &again);
 
     (void)device;
-    if (wi_fault(WI_FAULT_SYS, "fcntl", &code))
-        errno = code;
-    else
-        again = fcntl(host_of(base)->fd, F_DUPFD_CLOEXEC, 0);
-    if (again < 0)
-        return wi_fail_os(errno,
-                          errno == EMFILE ? "raise the limit of open files "
-                                            "(ulimit -n)"
-                                          : NULL,
-                          "descriptor of %zu bytes of shared memory",
-                          base->bytes);
-    wi_sys_adopt(again);
+    if (status != WHARF_OK)
+        return status;
     memset(handle, 0, sizeof *handle);
     handle->kind = WHARF_HANDLE_MEMFD;
     handle->fds = 1;

@@ -102,7 +102,7 @@ static void shmem_setting(char word[32])
 {
     char line[128] = "";
     FILE *file =
-        fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "r");
+        fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
     const char *open, *close;
 
     snprintf(word, 32, "unknown");

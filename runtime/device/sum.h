@@ -34,6 +34,6 @@ typedef struct wi_sum_ops {
 } wi_sum_ops;
 
 extern const wi_sum_ops wi_sums_host;
-extern const wi_sum_ops wi_sums_cuda; /* without nvcc: says so */
+extern const wi_sum_ops wi_sums_cuda; /* only with nvcc */
 
 #endif

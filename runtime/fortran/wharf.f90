@@ -47,6 +47,7 @@ module wharf
   public :: wharf_buffer_sync_to, wharf_buffer_sync_from
   public :: wharf_event_create, wharf_event_destroy, wharf_event_record
   public :: wharf_event_wait, wharf_event_query, wharf_event_synchronize
+  public :: wharf_stream_synchronize
   public :: wharf_notify_create, wharf_notify_destroy, wharf_notify_record
   public :: wharf_notify_wait, wharf_notify_wait_host, wharf_notify_check
   public :: wharf_barrier_create, wharf_barrier_destroy, wharf_barrier_enter
@@ -124,12 +125,7 @@ contains
   function wharf_status_name(status) result(text)
     integer(c_int), intent(in) :: status
     character(len=:), allocatable :: text
-    character(kind=c_char), pointer :: chars(:)
-    type(c_ptr) :: name
-
-    name = c_status_name(status)
-    call c_f_pointer(name, chars, [c_strlen(name)])
-    text = wharf_text(chars)
+    text = text_at(c_status_name(status))
   end function
 
   ! ---- Node -----------------------------------------------------------------
@@ -237,7 +233,7 @@ contains
     if (present(space)) copy%space = space
     if (present(flags)) copy%flags = flags
     if (present(name)) then
-      c_name = trim(name)//c_null_char
+      c_name = or_c_text(name)
       copy%name = c_loc(c_name)
     end if
     copy%struct_size = c_sizeof(copy)
@@ -259,7 +255,7 @@ contains
 
     options%flags = or_zero(flags)
     if (present(name)) then
-      c_name = trim(name)//c_null_char
+      c_name = or_c_text(name)
       options%name = c_loc(c_name)
     end if
     options%struct_size = c_sizeof(options)
@@ -478,6 +474,15 @@ contains
     integer(c_int), intent(in), optional :: timeout_ms
     integer(c_int) :: status
     status = c_event_synchronize(event%handle, number, or_zero(timeout_ms))
+  end function
+
+  function wharf_stream_synchronize(node, stream, timeout_ms) result(status)
+    type(wharf_node), intent(in) :: node
+    type(c_ptr), intent(in), optional :: stream
+    integer(c_int), intent(in), optional :: timeout_ms
+    integer(c_int) :: status
+    status = c_stream_synchronize(node%handle, or_default(stream), &
+                                  or_zero(timeout_ms))
   end function
 
   ! ---- Notify and barrier ---------------------------------------------------

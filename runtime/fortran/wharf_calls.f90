@@ -207,6 +207,13 @@ module wharf_calls
       integer(c_int), value :: timeout_ms
     end function
 
+    integer(c_int) function c_stream_synchronize(node, stream, timeout_ms) &
+      bind(c, name="wharf_stream_synchronize")
+      import
+      type(c_ptr), value :: node, stream
+      integer(c_int), value :: timeout_ms
+    end function
+
     integer(c_int) function c_notify_create(node, waiter, options, notify) &
       bind(c, name="wharf_notify_create")
       import
@@ -337,6 +344,21 @@ contains
     character(len=*), intent(in) :: text
     character(len=:, kind=c_char), allocatable :: value
     value = trim(text)//c_null_char
+  end function
+
+  ! ---- Text that C returns --------------------------------------------------
+
+  function text_at(start) result(text)
+    type(c_ptr), intent(in) :: start
+    character(len=:), allocatable :: text
+    character(kind=c_char), pointer :: chars(:)
+    integer :: i
+
+    call c_f_pointer(start, chars, [c_strlen(start)])
+    allocate (character(len=size(chars)) :: text)
+    do i = 1, size(chars)
+      text(i:i) = chars(i)
+    end do
   end function
 
 end module wharf_calls

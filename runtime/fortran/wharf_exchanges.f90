@@ -38,14 +38,14 @@ module wharf_exchanges
   public :: wharf_exchange_plan
   public :: wharf_exchange_create, wharf_exchange_create_cart
   public :: wharf_exchange_destroy, wharf_exchange_start, wharf_exchange_finish
-  public :: wharf_exchange_run, wharf_exchange_wait, wharf_exchange_info_get
+  public :: wharf_exchange_run, wharf_exchange_info_get
   public :: wharf_exchange_plan_get
-  public :: WHARF_EXCHANGE_MAX_SETS, WHARF_EXCHANGE_DIMS
+  public :: WHARF_MAX_EXCHANGE_SETS, WHARF_EXCHANGE_DIMS
   public :: WHARF_EXCHANGE_NOTHING, WHARF_EXCHANGE_LOCAL, WHARF_EXCHANGE_KERNEL
   public :: WHARF_EXCHANGE_ENGINE, WHARF_EXCHANGE_HOST, WHARF_EXCHANGE_MPI
   public :: WHARF_EXCHANGE_MPI_STAGED
 
-  integer, parameter :: WHARF_EXCHANGE_MAX_SETS = 8, WHARF_EXCHANGE_DIMS = 3
+  integer, parameter :: WHARF_MAX_EXCHANGE_SETS = 8, WHARF_EXCHANGE_DIMS = 3
   enum, bind(c)
     enumerator :: WHARF_EXCHANGE_NOTHING = 0, WHARF_EXCHANGE_LOCAL = 1, &
       WHARF_EXCHANGE_KERNEL = 2, WHARF_EXCHANGE_ENGINE = 3, &
@@ -84,15 +84,15 @@ module wharf_exchanges
     integer(c_size_t) :: ghost(WHARF_EXCHANGE_DIMS) = 0
     integer(c_size_t) :: pitch(2) = 0
     integer(c_int) :: diagonals = 0
-    type(c_ptr) :: buffer(WHARF_EXCHANGE_MAX_SETS) = c_null_ptr
-    integer(c_size_t) :: offset(WHARF_EXCHANGE_MAX_SETS) = 0
+    type(c_ptr) :: buffer(WHARF_MAX_EXCHANGE_SETS) = c_null_ptr
+    integer(c_size_t) :: offset(WHARF_MAX_EXCHANGE_SETS) = 0
   end type
 
   type, bind(c) :: wharf_exchange_info
     integer(c_size_t) :: struct_size = 0
     integer(c_int) :: peer = 0, node_rank = -1, send_id = 0, receive_id = 0
-    integer(c_int64_t) :: send_bytes(WHARF_EXCHANGE_MAX_SETS) = 0
-    integer(c_int64_t) :: receive_bytes(WHARF_EXCHANGE_MAX_SETS) = 0
+    integer(c_int64_t) :: send_bytes(WHARF_MAX_EXCHANGE_SETS) = 0
+    integer(c_int64_t) :: receive_bytes(WHARF_MAX_EXCHANGE_SETS) = 0
     integer(c_int) :: path = 0, way = 0, mechanism = 0, ready = 0
     character(kind=c_char) :: reason(96) = c_null_char
   end type
@@ -153,13 +153,6 @@ module wharf_exchanges
       bind(c, name="wharf_exchange_run")
       import
       type(c_ptr), value :: exchange, stream
-    end function
-
-    integer(c_int) function c_exchange_wait(exchange, stream, timeout_ms) &
-      bind(c, name="wharf_exchange_wait")
-      import
-      type(c_ptr), value :: exchange, stream
-      integer(c_int), value :: timeout_ms
     end function
 
     integer(c_int) function c_exchange_info_get(exchange, index, info) &
@@ -242,15 +235,6 @@ contains
     type(c_ptr), intent(in), optional :: stream
     integer(c_int) :: status
     status = c_exchange_run(exchange%handle, or_default(stream))
-  end function
-
-  function wharf_exchange_wait(exchange, stream, timeout_ms) result(status)
-    type(wharf_exchange), intent(in) :: exchange
-    type(c_ptr), intent(in), optional :: stream
-    integer(c_int), intent(in), optional :: timeout_ms
-    integer(c_int) :: status
-    status = c_exchange_wait(exchange%handle, or_default(stream), &
-                             or_zero(timeout_ms))
   end function
 
   ! index: from 0, as in C.

@@ -51,11 +51,13 @@ module wharf_processes
   public :: wharf_buffer_publish, wharf_buffer_unpublish, wharf_buffer_joiners
   public :: wharf_join, wharf_leave, wharf_joined_check, wharf_joined_buffer
   public :: wharf_joined_node, wharf_joined_note
+  public :: WHARF_NO_WAIT
   public :: WHARF_WORKER_STARTING, WHARF_WORKER_RUNNING, WHARF_WORKER_DEAD
   public :: WHARF_WORKER_GIVEN_UP, WHARF_WORKER_ENDED, WHARF_DEATH_NONE
   public :: WHARF_DEATH_EXIT, WHARF_DEATH_SIGNAL, WHARF_DEATH_FAULT
   public :: WHARF_DEATH_SILENCE, WHARF_DEATH_ABSENCE, WHARF_DEATH_START
 
+  integer(c_int), parameter :: WHARF_NO_WAIT = -1 ! a timeout_ms
   enum, bind(c)
     enumerator :: WHARF_WORKER_STARTING = 0, WHARF_WORKER_RUNNING = 1, &
       WHARF_WORKER_DEAD = 2, WHARF_WORKER_GIVEN_UP = 3, WHARF_WORKER_ENDED = 4
@@ -327,15 +329,14 @@ contains
     status = c_worker_lend(worker%handle, buffer%handle, or_zero(read_only))
   end function
 
-  ! Both ends. message: c_loc of a variable with the target attribute. Without
-  ! timeout_ms: as C's -1.
+  ! Both ends. message: c_loc of a variable with the target attribute.
   function wharf_worker_send(worker, message, bytes, timeout_ms) result(status)
     type(wharf_worker), intent(in) :: worker
     type(c_ptr), intent(in) :: message
     integer(c_size_t), intent(in) :: bytes
     integer(c_int), intent(in), optional :: timeout_ms
     integer(c_int) :: status
-    status = c_worker_send(worker%handle, message, bytes, or_ever(timeout_ms))
+    status = c_worker_send(worker%handle, message, bytes, or_zero(timeout_ms))
   end function
 
   ! Both ends. capacity: bytes of the variable; bytes: of what came.
@@ -350,7 +351,7 @@ contains
     integer(c_size_t) :: came
 
     status = c_worker_receive(worker%handle, message, capacity, came, &
-                              or_ever(timeout_ms))
+                              or_zero(timeout_ms))
     if (status == WHARF_OK .and. present(bytes)) bytes = came
   end function
 
@@ -521,23 +522,7 @@ contains
   function wharf_joined_note(joined) result(text)
     type(wharf_joined), intent(in) :: joined
     character(len=:), allocatable :: text
-    character(kind=c_char), pointer :: chars(:)
-    type(c_ptr) :: note
-    integer :: i
-
-    note = c_joined_note(joined%handle)
-    call c_f_pointer(note, chars, [c_strlen(note)])
-    allocate (character(len=size(chars)) :: text)
-    do i = 1, size(chars)
-      text(i:i) = chars(i)
-    end do
-  end function
-
-  function or_ever(timeout_ms) result(value)
-    integer(c_int), intent(in), optional :: timeout_ms
-    integer(c_int) :: value
-    value = -1
-    if (present(timeout_ms)) value = timeout_ms
+    text = text_at(c_joined_note(joined%handle))
   end function
 
 end module wharf_processes

@@ -9,6 +9,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#ifndef WHARF_HWLOC_VERSION
+#define WHARF_HWLOC_VERSION ""
+#endif
+const char tool_hwloc[] = WHARF_HWLOC_VERSION;
+
 /* CPUs of this process as ranges. */
 static void cpus_print(char *text, size_t capacity)
 {
@@ -72,6 +77,15 @@ void tool_mpi_name(char *text, size_t capacity)
     snprintf(text, capacity, "%.*s", (int)capacity - 1, version);
 }
 
+const char *tool_version(char text[16])
+{
+    int version = wharf_version();
+
+    snprintf(text, 16, "%d.%d.%d", version / 10000, version / 100 % 100,
+             version % 100);
+    return text;
+}
+
 void tool_json_string(FILE *file, const char *text)
 {
     fputc('"', file);
@@ -88,6 +102,18 @@ void tool_json_string(FILE *file, const char *text)
     fputc('"', file);
 }
 
+void *tool_alloc(size_t count, size_t size)
+{
+    void *got = calloc(count == 0 ? 1 : count, size);
+
+    if (got == NULL) {
+        fprintf(stderr, "no memory for %zu times %zu bytes\n", count, size);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+        exit(1);
+    }
+    return got;
+}
+
 char *tool_gather(MPI_Comm comm, const char *mine, int *count)
 {
     int rank, length = (int)strlen(mine) + 1;
@@ -97,20 +123,15 @@ char *tool_gather(MPI_Comm comm, const char *mine, int *count)
 
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, count);
-    lengths = calloc((size_t)*count, sizeof *lengths);
-    starts = calloc((size_t)*count, sizeof *starts);
-    if (lengths == NULL || starts == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    lengths = tool_alloc((size_t)*count, sizeof *lengths);
+    starts = tool_alloc((size_t)*count, sizeof *starts);
     MPI_Gather(&length, 1, MPI_INT, lengths, 1, MPI_INT, 0, comm);
     for (int i = 0; i < *count; i++) {
         starts[i] = (int)total;
         total += (size_t)lengths[i];
     }
-    if (rank == 0) {
-        all = malloc(total);
-        if (all == NULL)
-            MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    if (rank == 0)
+        all = tool_alloc(total, 1);
     MPI_Gatherv(mine, length, MPI_CHAR, all, lengths, starts, MPI_CHAR, 0,
                 comm);
     free(lengths);

@@ -23,8 +23,18 @@ void tool_machine_fill(struct tool_machine *machine);
 /* The name of the MPI library, one line. */
 void tool_mpi_name(char *text, size_t capacity);
 
+/* The version of Wharf as "1.2.3"; returns the text. */
+const char *tool_version(char text[16]);
+
+/* The hwloc that Wharf was built with, "" for none. */
+extern const char tool_hwloc[];
+
 /* A JSON string, quotes included. */
 void tool_json_string(FILE *file, const char *text);
+
+/* Zeroed memory for count things, at least one; ends the job if there is none.
+ * To be freed. */
+void *tool_alloc(size_t count, size_t size) __attribute__((returns_nonnull));
 
 /* Collective. Texts of all ranks of a communicator, one after the other, each
  * ended by a zero byte, to be freed; NULL but on rank 0. `count` gets their

@@ -159,8 +159,8 @@ static const struct command *parse(int argc, char **argv,
         if (strcmp(argv[1], commands[i].name) == 0)
             command = &commands[i];
     if (command == NULL) {
-        snprintf(problem, capacity, "%s",
-                 argc > 1 ? "unknown command" : "no command");
+        snprintf(problem, capacity, argc > 1 ? "unknown command '%s'" : "%s",
+                 argc > 1 ? argv[1] : "no command");
         return NULL;
     }
     if (command->sizes > 0)
@@ -251,7 +251,8 @@ int main(int argc, char **argv)
     } else {
         code = 2;
         if (bench.rank == 0)
-            fprintf(stderr, "%s: %s\n%s", program, problem, usage);
+            fprintf(stderr, "%s: %s; '%s --help' tells what there is\n",
+                    program, problem, program);
     }
     code |= tool_flush(program);
     MPI_Finalize();

@@ -109,7 +109,7 @@ static wharf_status timed_attach(struct attach_bench *b, int op, int size,
 {
     const struct bench_options *o = &b->bench->options;
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
-    wharf_buffer_info info = {.struct_size = sizeof info};
+    wharf_buffer_info info = WHARF_BUFFER_INFO_INIT;
     struct bench_row *row = row_of(b, op, size);
     double start;
     wharf_status st;
@@ -166,14 +166,9 @@ static wharf_status attach_round(struct attach_bench *b, int size,
 /* A size that does not fit is left out; anything else ends the run. */
 static bool left_out(struct attach_bench *b, int size, wharf_status st)
 {
-    wharf_error error;
-
-    if (st != WHARF_ENOMEM && st != WHARF_EDEVMEM && st != WHARF_EARG)
-        return false;
-    wharf_last_error(&error);
     for (int op = 0; op < OPS; op++)
-        snprintf(row_of(b, op, size)->failure,
-                 sizeof row_of(b, op, size)->failure, "%.*s", 159, error.cause);
+        if (!bench_too_large(st, row_of(b, op, size)->failure))
+            return false;
     return true;
 }
 
@@ -222,16 +217,12 @@ int bench_attach(struct bench *bench)
     const struct bench_options *o = &bench->options;
     int count = OPS * o->size_count;
     struct attach_bench b = {.bench = bench};
-    double *samples = calloc((size_t)(count * o->rounds), sizeof *samples);
     bool good = false;
 
-    b.rows = calloc((size_t)count, sizeof *b.rows);
-    if (samples == NULL || b.rows == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    b.rows = bench_rows_new(count, o->rounds);
     for (int i = 0; i < count; i++) {
         b.rows[i].op = op_names[i / o->size_count];
         b.rows[i].bytes = o->sizes[i % o->size_count];
-        b.rows[i].samples = samples + (size_t)i * (size_t)o->rounds;
     }
     bench->checked = "of up to 1024 words of every segment, on every rank, "
                      "after each attach; detach: nothing is left to look at";
@@ -240,9 +231,8 @@ int bench_attach(struct bench *bench)
             bench_row_finish(&b.rows[i]);
         good = bench_report(bench, "attach", b.rows, count);
     } else {
-        tool_report_once("wharf-bench", wharf_node_rank(bench->node));
+        tool_report_once("wharf-bench", bench->rank);
     }
-    free(b.rows);
-    free(samples);
+    bench_rows_free(b.rows);
     return good ? 0 : 1;
 }

@@ -258,10 +258,8 @@ static wharf_status way_rounds(struct copy_bench *b, int how)
 {
     static const char *const names[HOWS] = {"auto", "engine", "kernel"};
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = WHARF_OK;
+    wharf_status st = bench_open_way(names[how], &b->node);
 
-    setenv("WHARF_COPY", names[how], 1);
-    st = wharf_node_open(MPI_COMM_WORLD, NULL, &b->node);
     if (st == WHARF_OK)
         st = objects_create(b);
     for (int size = 0; size < o->size_count && st == WHARF_OK; size++) {
@@ -278,10 +276,9 @@ static wharf_status way_rounds(struct copy_bench *b, int how)
     return st;
 }
 
-static void rows_init(struct copy_bench *b, double *samples)
+static void rows_init(struct copy_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
-    int row = 0;
 
     for (int how = 0; how < HOWS; how++)
         for (int op = 0; op < OPS; op++)
@@ -290,17 +287,7 @@ static void rows_init(struct copy_bench *b, double *samples)
 
                 r->op = op_names[how][op];
                 r->bytes = o->sizes[size];
-                r->samples = samples + row++ * o->rounds;
             }
-}
-
-static uint64_t largest(const struct bench_options *o)
-{
-    uint64_t most = 0;
-
-    for (int size = 0; size < o->size_count; size++)
-        most = o->sizes[size] > most ? o->sizes[size] : most;
-    return most;
 }
 
 int bench_copy(struct bench *bench)
@@ -309,19 +296,14 @@ int bench_copy(struct bench *bench)
     struct copy_bench b = {.bench = bench};
     bool cuda = wharf_node_backend(bench->node) == WHARF_BACKEND_CUDA;
     int hows = cuda ? HOWS : 1, each = OPS * o->size_count;
-    double *samples =
-        calloc((size_t)(HOWS * each * o->rounds), sizeof *samples);
     wharf_status st = WHARF_OK;
     bool good = false;
 
-    b.rows = calloc((size_t)(HOWS * each), sizeof *b.rows);
-    b.notify = calloc((size_t)bench->size, sizeof(wharf_notify *));
-    b.event = calloc((size_t)bench->size, sizeof(wharf_event *));
-    b.host = malloc(largest(o));
-    if (samples == NULL || b.rows == NULL || b.notify == NULL ||
-        b.event == NULL || b.host == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    rows_init(&b, samples);
+    b.rows = bench_rows_new(HOWS * each, o->rounds);
+    b.notify = tool_alloc((size_t)bench->size, sizeof(wharf_notify *));
+    b.event = tool_alloc((size_t)bench->size, sizeof(wharf_event *));
+    b.host = tool_alloc(bench_largest(o), 1);
+    rows_init(&b);
     bench->checked = "every byte, after each operation's rounds";
     for (int how = 0; how < hows && st == WHARF_OK; how++)
         st = way_rounds(&b, how);
@@ -330,8 +312,7 @@ int bench_copy(struct bench *bench)
         good = bench_report(bench, "copy", b.rows, hows * each);
     else
         tool_report_once("wharf-bench", bench->rank);
-    free(samples);
-    free(b.rows);
+    bench_rows_free(b.rows);
     free(b.notify);
     free(b.event);
     free(b.host);

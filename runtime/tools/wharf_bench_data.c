@@ -2,6 +2,7 @@
 /* See the header. */
 #include "wharf_bench_data.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 double bench_slowest(double mine)
@@ -18,6 +19,42 @@ void bench_or_abort(wharf_status st)
         return;
     tool_report("wharf-bench");
     MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+wharf_status bench_open_way(const char *way, wharf_node **node)
+{
+    const char *before = getenv("WHARF_COPY");
+    char *kept = before == NULL ? NULL : strdup(before);
+    wharf_status st;
+
+    setenv("WHARF_COPY", way, 1);
+    st = wharf_node_open(MPI_COMM_WORLD, NULL, node);
+    if (kept != NULL)
+        setenv("WHARF_COPY", kept, 1);
+    else
+        unsetenv("WHARF_COPY");
+    free(kept);
+    return st;
+}
+
+uint64_t bench_largest(const struct bench_options *options)
+{
+    uint64_t most = 0;
+
+    for (int i = 0; i < options->size_count; i++)
+        most = options->sizes[i] > most ? options->sizes[i] : most;
+    return most;
+}
+
+bool bench_too_large(wharf_status st, char failure[160])
+{
+    wharf_error error;
+
+    if (st != WHARF_ENOMEM && st != WHARF_EDEVMEM && st != WHARF_EARG)
+        return false;
+    wharf_last_error(&error);
+    snprintf(failure, 160, "%.159s", error.cause);
+    return true;
 }
 
 wharf_status bench_finish(wharf_event *event)

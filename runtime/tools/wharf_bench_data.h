@@ -13,6 +13,17 @@ double bench_slowest(double mine);
  * the job ends, with the reason on stderr. */
 void bench_or_abort(wharf_status st);
 
+/* Collective: opens a node whose puts and gets go by "engine" or "kernel", or
+ * "auto". The setting is put back afterwards. */
+wharf_status bench_open_way(const char *way, wharf_node **node);
+
+/* The largest of the sizes. */
+uint64_t bench_largest(const struct bench_options *options);
+
+/* Did a size only not fit? Then it is left out, with this thread's failure as
+ * the reason; anything else ends the run. */
+bool bench_too_large(wharf_status st, char failure[160]);
+
 /* All work of the default stream is complete. The caller owns `event`. */
 wharf_status bench_finish(wharf_event *event);
 

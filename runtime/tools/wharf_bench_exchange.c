@@ -222,7 +222,7 @@ static wharf_status all_rounds(struct exchange_bench *b)
     return st;
 }
 
-static void rows_init(struct exchange_bench *b, double *samples)
+static void rows_init(struct exchange_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
 
@@ -232,7 +232,6 @@ static void rows_init(struct exchange_bench *b, double *samples)
 
             b->rows[row].op = op_names[op];
             b->rows[row].bytes = o->sizes[size] / 8 * 8;
-            b->rows[row].samples = samples + row * o->rounds;
         }
 }
 
@@ -240,28 +239,21 @@ int bench_exchange(struct bench *bench)
 {
     const struct bench_options *o = &bench->options;
     struct exchange_bench b = {.bench = bench};
-    size_t rows = OPS * (size_t)o->size_count;
-    double *samples = calloc(rows * (size_t)o->rounds, sizeof *samples);
+    int rows = OPS * o->size_count;
     wharf_status st;
     bool good = false;
-    uint64_t most = 0;
 
-    for (int size = 0; size < o->size_count; size++)
-        most = o->sizes[size] > most ? o->sizes[size] : most;
-    b.rows = calloc(rows, sizeof *b.rows);
-    b.event = calloc((size_t)bench->size, sizeof(wharf_event *));
-    b.host = malloc(most);
-    if (samples == NULL || b.rows == NULL || b.event == NULL || b.host == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    rows_init(&b, samples);
+    b.rows = bench_rows_new(rows, o->rounds);
+    b.event = tool_alloc((size_t)bench->size, sizeof(wharf_event *));
+    b.host = tool_alloc(bench_largest(o), 1);
+    rows_init(&b);
     bench->checked = "every byte received, after each operation's rounds";
     st = all_rounds(&b);
     if (st == WHARF_OK)
-        good = bench_report(bench, "exchange", b.rows, (int)rows);
+        good = bench_report(bench, "exchange", b.rows, rows);
     else
-        tool_report_once("wharf-bench", wharf_node_rank(bench->node));
-    free(samples);
-    free(b.rows);
+        tool_report_once("wharf-bench", bench->rank);
+    bench_rows_free(b.rows);
     free(b.event);
     free(b.host);
     return good ? 0 : 1;

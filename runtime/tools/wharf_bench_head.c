@@ -12,11 +12,6 @@
 
 #include "wharf_bench_report.h"
 
-/* The hwloc that Wharf was built with, set by the build. */
-#ifndef WHARF_INFO_HWLOC
-#define WHARF_INFO_HWLOC ""
-#endif
-
 /* What rank 0 knows. Texts are "" and numbers 0 where nothing tells. */
 struct head {
     struct tool_machine machine;
@@ -123,6 +118,7 @@ static int clocks_fill(const struct head *head, struct gpu_clocks *clocks)
            fgets(line, sizeof line, file) != NULL) {
         struct gpu_clocks *c = &clocks[count];
 
+        /* NOLINTNEXTLINE(cert-err34-c): its program writes what fits */
         if (sscanf(line, "%19[^,], %d, %d, %d", c->pci, &c->sm, &c->memory,
                    &c->sm_most) == 4)
             count++;
@@ -153,7 +149,7 @@ static const struct gpu_clocks *clocks_of(const struct gpu_clocks *clocks,
 /* This rank's place, as a line of the header or a JSON object. */
 static char *describe_rank(const struct bench *bench)
 {
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     struct tool_machine machine;
     char *text = NULL;
     size_t bytes = 0;
@@ -221,7 +217,7 @@ static void gpus_print(const struct bench *bench, const struct head *head)
     int count = clocks_fill(head, clocks);
 
     for (int gpu = 0; gpu < wharf_node_gpus(bench->node); gpu++) {
-        wharf_device device = {.struct_size = sizeof device};
+        wharf_device device = WHARF_DEVICE_INIT;
         int owner = 0;
 
         if (wharf_node_owner(bench->node, gpu, &owner) != WHARF_OK ||
@@ -250,11 +246,11 @@ static void head_text(const struct bench *bench, const char *command,
                       const struct head *h)
 {
     const struct bench_options *o = &bench->options;
+    char version[16];
 
-    printf("# wharf-bench %s  wharf %d.%d.%d  %s  hwloc %s", command,
-           wharf_version() / 10000, wharf_version() / 100 % 100,
-           wharf_version() % 100, h->mpi,
-           WHARF_INFO_HWLOC[0] == '\0' ? "none" : WHARF_INFO_HWLOC);
+    printf("# wharf-bench %s  wharf %s  %s  hwloc %s", command,
+           tool_version(version), h->mpi,
+           tool_hwloc[0] == '\0' ? "none" : tool_hwloc);
     printf("  CUDA %s  driver %s\n", h->cuda[0] == '\0' ? "none" : h->cuda,
            h->machine.driver[0] == '\0' ? "none" : h->machine.driver);
     printf("# machine %s  %s  %ld cores  %s", h->machine.host,
@@ -280,13 +276,13 @@ static void head_json(const struct bench *bench, const char *command,
                       const struct head *h)
 {
     const struct bench_options *o = &bench->options;
+    char version[16];
 
     printf("{\"program\": \"wharf-bench\", \"command\": \"%s\", ", command);
-    printf("\"wharf\": \"%d.%d.%d\", \"mpi\": ", wharf_version() / 10000,
-           wharf_version() / 100 % 100, wharf_version() % 100);
+    printf("\"wharf\": \"%s\", \"mpi\": ", tool_version(version));
     tool_json_string(stdout, h->mpi);
-    printf(", \"hwloc\": \"%s\", \"cuda\": \"%s\", \"driver\": ",
-           WHARF_INFO_HWLOC, h->cuda);
+    printf(", \"hwloc\": \"%s\", \"cuda\": \"%s\", \"driver\": ", tool_hwloc,
+           h->cuda);
     tool_json_string(stdout, h->machine.driver);
     printf(",\n \"machine\": ");
     tool_json_string(stdout, h->machine.host);

@@ -151,7 +151,7 @@ static wharf_status op_rounds(struct latency_bench *b, const struct pair *p,
 static wharf_status describe(struct latency_bench *b, const struct pair *p,
                              struct bench_row *row, int op)
 {
-    wharf_link link = {.struct_size = sizeof link};
+    wharf_link link = WHARF_LINK_INIT;
     wharf_mechanism mechanism = WHARF_MECHANISM_AUTO;
     wharf_status st = wharf_node_link(b->bench->node, p->from, p->to, &link);
 
@@ -260,18 +260,12 @@ int bench_latency(struct bench *bench)
 {
     int size = bench->size, pairs = size * (size - 1) / 2;
     struct latency_bench b = {.bench = bench, .pairs = pairs};
-    size_t rows = OPS * (size_t)(pairs > 0 ? pairs : 1);
-    double *samples = calloc(rows * (size_t)bench->options.rounds, 8);
     wharf_status st = WHARF_OK;
     bool good = false;
 
-    b.rows = calloc(rows, sizeof *b.rows);
-    b.notify = calloc((size_t)size, sizeof(wharf_notify *));
-    b.done = calloc((size_t)size, sizeof(wharf_event *));
-    if (samples == NULL || b.rows == NULL || b.notify == NULL || b.done == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    for (size_t row = 0; row < rows; row++)
-        b.rows[row].samples = samples + row * (size_t)bench->options.rounds;
+    b.rows = bench_rows_new(OPS * pairs, bench->options.rounds);
+    b.notify = tool_alloc((size_t)size, sizeof(wharf_notify *));
+    b.done = tool_alloc((size_t)size, sizeof(wharf_event *));
     bench->checked = "every word put, on both sides of each pair";
     if (pairs == 0)
         snprintf(bench->remark, sizeof bench->remark,
@@ -286,8 +280,7 @@ int bench_latency(struct bench *bench)
         good = bench_report(bench, "latency", b.rows, OPS * pairs);
     else
         tool_report_once("wharf-bench", bench->rank);
-    free(samples);
-    free(b.rows);
+    bench_rows_free(b.rows);
     free(b.notify);
     free(b.done);
     return good ? 0 : 1;

@@ -96,7 +96,7 @@ static wharf_status puts_timed(const struct matrix_bench *b, int to, void *mine,
 static wharf_status describe(const struct matrix_bench *b, int from, int to,
                              void *mine, struct bench_row *row)
 {
-    wharf_link link = {.struct_size = sizeof link};
+    wharf_link link = WHARF_LINK_INIT;
     wharf_box box = WHARF_BOX_INIT;
     wharf_copy_way way = WHARF_COPY_NOTHING;
     int name = 0;
@@ -166,7 +166,9 @@ static void all_pairs(struct matrix_bench *b, int size)
 /* What one rank sends to each other one, in whole words. */
 static uint64_t part_of(const struct matrix_bench *b)
 {
-    return b->bytes / (uint64_t)(b->size - 1) / 8 * 8;
+    uint64_t others = b->size > 1 ? (uint64_t)b->size - 1 : 1;
+
+    return b->bytes / others / 8 * 8;
 }
 
 /* Which part of a rank's segment another one has: the ranks in order, but for
@@ -180,13 +182,12 @@ static wharf_status exchange_create(struct matrix_bench *b)
 {
     size_t count = (size_t)(b->size - 1);
     wharf_exchange_options options = WHARF_EXCHANGE_OPTIONS_INIT;
-    wharf_exchange_box *boxes = calloc(2 * count, sizeof *boxes);
-    wharf_exchange_transfer *transfers = calloc(count, sizeof *transfers);
+    wharf_exchange_box *boxes = tool_alloc(2 * count, sizeof *boxes);
+    wharf_exchange_transfer *transfers = tool_alloc(count, sizeof *transfers);
+    wharf_exchange_box *pair = boxes; /* of the next peer: out, in */
     int at = 0;
     wharf_status st;
 
-    if (boxes == NULL || transfers == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
     options.sets = 1;
     for (int peer = 0; peer < b->size; peer++) {
         wharf_exchange_box box = {
@@ -194,13 +195,12 @@ static wharf_status exchange_create(struct matrix_bench *b)
 
         if (peer == b->me)
             continue;
-        boxes[2 * at] = box;
-        boxes[2 * at + 1] = box;
-        boxes[2 * at + 1].offset += b->bytes;
         transfers[at].peer = peer;
-        transfers[at].send = &boxes[2 * at];
-        transfers[at].receive = &boxes[2 * at + 1];
-        at++;
+        transfers[at].send = pair;
+        transfers[at++].receive = pair + 1;
+        *pair++ = box;
+        *pair = box;
+        pair++->offset += b->bytes;
     }
     st = wharf_exchange_create(b->bench->node, MPI_COMM_WORLD, at, transfers,
                                &options, &b->exchange);
@@ -313,7 +313,7 @@ static wharf_status run(struct matrix_bench *b)
     return st;
 }
 
-static void rows_init(struct matrix_bench *b, double *samples)
+static void rows_init(struct matrix_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
 
@@ -324,7 +324,6 @@ static void rows_init(struct matrix_bench *b, double *samples)
         b->rows[i].op = pair ? "put-pair" : "all-to-all";
         b->rows[i].bytes = o->sizes[size] / 8 * 8;
         b->rows[i].moves = true;
-        b->rows[i].samples = samples + (size_t)i * (size_t)o->rounds;
     }
 }
 
@@ -346,7 +345,7 @@ static void matrices_print(const void *argument)
                     printf(" %8s", ".");
                     continue;
                 }
-                printf(" %8.2f", (double)row->bytes / row->median / 1e3);
+                printf(" %8.2f", bench_row_rate(row));
                 row++;
             }
         }
@@ -362,24 +361,18 @@ int bench_matrix(struct bench *bench)
                              .me = bench->rank,
                              .size = bench->size};
     int count = bench->size > 1 ? (b.pairs + 1) * o->size_count : 0;
-    double *samples = calloc((size_t)(count + 1) * (size_t)o->rounds, 8);
     wharf_status st = WHARF_OK;
-    uint64_t most = 0;
     bool good = false;
 
-    for (int size = 0; size < o->size_count; size++)
-        most = o->sizes[size] > most ? o->sizes[size] : most;
-    b.rows = calloc((size_t)count + 1, sizeof *b.rows);
-    b.done = calloc((size_t)bench->size, sizeof(wharf_event *));
-    b.host = malloc(most);
-    if (samples == NULL || b.rows == NULL || b.done == NULL || b.host == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    b.rows = bench_rows_new(count, o->rounds);
+    b.done = tool_alloc((size_t)bench->size, sizeof(wharf_event *));
+    b.host = tool_alloc(bench_largest(o), 1);
     bench->checked = "every byte, at each receiver";
     if (count == 0)
         snprintf(bench->remark, sizeof bench->remark,
                  "one rank makes no pair: nothing to measure");
     else {
-        rows_init(&b, samples);
+        rows_init(&b);
         st = run(&b);
         bench->more = matrices_print;
         /* cppcheck-suppress autoVariables ; read by the report below */
@@ -389,8 +382,7 @@ int bench_matrix(struct bench *bench)
         good = bench_report(bench, "matrix", b.rows, count);
     else
         tool_report_once("wharf-bench", bench->rank);
-    free(samples);
-    free(b.rows);
+    bench_rows_free(b.rows);
     free(b.done);
     free(b.host);
     return good ? 0 : 1;

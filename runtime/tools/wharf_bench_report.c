@@ -14,6 +14,24 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* One more than asked for, so that there is a first one to know the samples. */
+struct bench_row *bench_rows_new(int count, int rounds)
+{
+    size_t rows = (size_t)count + 1, each = (size_t)rounds;
+    struct bench_row *made = tool_alloc(rows, sizeof *made);
+    double *samples = tool_alloc(rows * each, sizeof *samples);
+
+    for (size_t i = 0; i < rows; i++)
+        made[i].samples = samples + i * each;
+    return made;
+}
+
+void bench_rows_free(struct bench_row *rows)
+{
+    free(rows[0].samples);
+    free(rows);
+}
+
 void bench_row_finish(struct bench_row *row)
 {
     int n = row->rounds;
@@ -35,8 +53,7 @@ static const char *left_out(const struct bench_row *row)
     return row->rounds == 0 ? "not measured" : NULL;
 }
 
-/* Decimal GB/s, or thousands a second. A clock that stood still gives none. */
-static double row_rate(const struct bench_row *row)
+double bench_row_rate(const struct bench_row *row)
 {
     if (row->median <= 0)
         return 0;
@@ -77,7 +94,7 @@ static void rows_text(const struct bench_row *rows, int count)
             continue;
         }
         printf(" %12" PRIu64 "  %10.2f %10.2f %10.2f %9.2f ", row->bytes,
-               row->least, row->median, row->p99, row_rate(row));
+               row->least, row->median, row->p99, bench_row_rate(row));
         printf("%6" PRIu64 " %6d", row->bad, row->reused);
         if (row->paired)
             printf("  %d-%d  %s, %s", row->from, row->to, row->path,
@@ -105,7 +122,7 @@ static void row_json(const struct bench_row *row)
     if (why == NULL)
         printf(", \"min_us\": %.3f, \"med_us\": %.3f, \"p99_us\": %.3f, "
                "\"rate\": %.3f",
-               row->least, row->median, row->p99, row_rate(row));
+               row->least, row->median, row->p99, bench_row_rate(row));
     else
         printf(", \"min_us\": null, \"med_us\": null, \"p99_us\": null, "
                "\"rate\": null");

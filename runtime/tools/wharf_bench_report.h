@@ -51,8 +51,16 @@ struct bench_row {
     const char *path, *mechanism;
 };
 
+/* Empty rows with room for the samples of `rounds`; ends the job if there is no
+ * memory. Given back by bench_rows_free. */
+struct bench_row *bench_rows_new(int count, int rounds);
+void bench_rows_free(struct bench_row *rows);
+
 /* Sorts the samples and fills least, median and p99. */
 void bench_row_finish(struct bench_row *row);
+
+/* Decimal GB/s, or thousands a second; 0 of a clock that stood still. */
+double bench_row_rate(const struct bench_row *row);
 
 /* Collective: adds up the wrong bytes of all ranks and prints the whole result
  * on rank 0. Returns whether all data was right, the same on every rank. */

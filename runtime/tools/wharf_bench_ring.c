@@ -37,7 +37,7 @@ struct ring_bench {
     const struct bench *bench;
     struct shape shapes[SHAPES];
     int count;
-    struct bench_row rows[2 * SHAPES];
+    struct bench_row *rows; /* two a shape: of the slot, of the calls */
     wharf_event **events; /* of each rank: how a default stream is waited for */
     uint64_t slot_bytes;
     wharf_buffer *buffer; /* of each rank: what is in a slot, for a check */
@@ -248,12 +248,11 @@ static wharf_status shape_run(struct ring_bench *b, int at)
 {
     const struct bench_options *o = &b->bench->options;
     const struct shape *shape = &b->shapes[at];
+    struct bench_row *rows = b->rows + (ptrdiff_t)2 * at;
     wharf_ring_options options = WHARF_RING_OPTIONS_INIT;
     wharf_status st = WHARF_OK;
-    int *list = calloc((size_t)shape->consumers, sizeof *list);
+    int *list = tool_alloc((size_t)shape->consumers, sizeof *list);
 
-    if (list == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
     for (int i = 0; i < shape->consumers; i++)
         list[i] = b->bench->size - shape->consumers + i;
     options.slots = shape->slots;
@@ -267,13 +266,13 @@ static wharf_status shape_run(struct ring_bench *b, int at)
 
         st = timed(b, shape, &options, time);
         for (int k = 0; k < 2 && round >= 0 && st == WHARF_OK; k++) {
-            struct bench_row *row = &b->rows[2 * at + k];
+            struct bench_row *row = &rows[k];
 
             row->samples[row->rounds++] = time[k];
         }
     }
     if (st == WHARF_OK)
-        st = data_round(b, shape, &options, &b->rows[2 * at].bad);
+        st = data_round(b, shape, &options, &rows->bad);
     free(list);
     return st;
 }
@@ -298,12 +297,11 @@ static wharf_status ring_run(struct ring_bench *b)
     return st == WHARF_OK ? wharf_buffer_detach(&b->buffer) : st;
 }
 
-static void rows_prepare(struct ring_bench *b, double *samples, int rounds)
+static void rows_prepare(struct ring_bench *b)
 {
     for (int i = 0; i < 2 * b->count; i++) {
         b->rows[i].op = b->shapes[i / 2].name[i % 2];
         b->rows[i].bytes = b->slot_bytes;
-        b->rows[i].samples = samples + (size_t)i * (size_t)rounds;
     }
 }
 
@@ -311,15 +309,12 @@ int bench_ring(struct bench *bench)
 {
     struct ring_bench b = {.bench = bench,
                            .slot_bytes = bench->options.sizes[0]};
-    int rounds = bench->options.rounds;
-    double *samples = calloc((size_t)(2 * SHAPES * rounds), sizeof *samples);
     wharf_status st = WHARF_OK;
     bool good = false;
 
-    b.events = calloc((size_t)bench->size, sizeof(wharf_event *));
-    b.host = malloc(CHECKED);
-    if (samples == NULL || b.events == NULL || b.host == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    b.rows = bench_rows_new(2 * SHAPES, bench->options.rounds);
+    b.events = tool_alloc((size_t)bench->size, sizeof(wharf_event *));
+    b.host = tool_alloc(CHECKED, 1);
     bench->checked = "4096 bytes of every slot of one more round, at every "
                      "consumer";
     if (bench->size > 1) {
@@ -329,7 +324,7 @@ int bench_ring(struct bench *bench)
         snprintf(b.shapes[0].name[0], sizeof b.shapes[0].name[0], "all");
         snprintf(b.shapes[0].name[1], sizeof b.shapes[0].name[1], "all-issue");
     }
-    rows_prepare(&b, samples, rounds);
+    rows_prepare(&b);
     if (bench->size > 1)
         st = ring_run(&b);
     for (int i = 0; i < 2 * b.count; i++) {
@@ -342,8 +337,8 @@ int bench_ring(struct bench *bench)
     if (st == WHARF_OK)
         good = bench_report(bench, "ring", b.rows, 2 * b.count);
     else
-        tool_report_once("wharf-bench", wharf_node_rank(bench->node));
-    free(samples);
+        tool_report_once("wharf-bench", bench->rank);
+    bench_rows_free(b.rows);
     free(b.events);
     free(b.host);
     return good ? 0 : 1;

@@ -46,8 +46,8 @@ static const char *const op_names[OPS] = {"barrier",           "barrier-issue",
 struct sync_bench {
     const struct bench *bench;
     unsigned chosen;
-    struct bench_row rows[OPS];
-    int me, last; /* last: the other end of a round trip */
+    struct bench_row *rows; /* OPS of them */
+    int me, last;           /* last: the other end of a round trip */
     wharf_barrier *barrier;
     wharf_notify *there, *back;
     wharf_event *first, *second; /* of rank 0 and the last */
@@ -347,18 +347,13 @@ static int sync_run(struct bench *bench, const char *command, unsigned chosen)
                            .chosen = chosen,
                            .me = bench->rank,
                            .last = bench->size - 1};
-    int rounds = bench->options.rounds;
-    double *samples = calloc((size_t)(OPS * rounds), sizeof *samples);
     wharf_status st = WHARF_OK;
     bool good = false;
 
-    b.done = calloc((size_t)bench->size, sizeof(wharf_event *));
-    if (samples == NULL || b.done == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    for (int op = 0; op < OPS; op++) {
+    b.rows = bench_rows_new(OPS, bench->options.rounds);
+    b.done = tool_alloc((size_t)bench->size, sizeof(wharf_event *));
+    for (int op = 0; op < OPS; op++)
         b.rows[op].op = op_names[op];
-        b.rows[op].samples = samples + op * rounds;
-    }
     bench->checked = "every byte of 4096 handed over by each signal of as many "
                      "rounds after those; numbers of records";
     if (bench->size > 1) {
@@ -374,7 +369,7 @@ static int sync_run(struct bench *bench, const char *command, unsigned chosen)
         good = sync_report(&b, command);
     else
         tool_report_once("wharf-bench", bench->rank);
-    free(samples);
+    bench_rows_free(b.rows);
     free(b.done);
     return good ? 0 : 1;
 }

@@ -26,10 +26,10 @@ struct worker_task {
     int op;
     int64_t join_ns; /* LOOK: of this worker's join */
     uint64_t bad;    /* wrong bytes in the lent host memory */
-    unsigned char rest[WHARF_WORKER_MESSAGE - 24];
+    unsigned char rest[WHARF_MAX_MESSAGE - 24];
 };
 
-_Static_assert(sizeof(struct worker_task) == WHARF_WORKER_MESSAGE,
+_Static_assert(sizeof(struct worker_task) == WHARF_MAX_MESSAGE,
                "the largest task is the largest message");
 
 static int64_t now_ns(void)
@@ -45,8 +45,7 @@ static unsigned char pattern(int at)
     return (unsigned char)(at * 7 + 3);
 }
 
-/* ---- The worker -------------------------------------------------------------
- */
+/* ---- The worker ---------------------------------------------------------- */
 
 static void fault(void *host)
 {
@@ -85,7 +84,7 @@ static int serve(wharf_worker *worker, int64_t join_ns)
     if (st == WHARF_OK)
         st = wharf_buffer_segment(buffer, wharf_node_rank(node), &host, NULL);
     while (st == WHARF_OK) {
-        st = wharf_worker_receive(worker, &task, sizeof task, &size, -1);
+        st = wharf_worker_receive(worker, &task, sizeof task, &size, 0);
         if (st == WHARF_OK && task.op == FAULT)
             fault(host);
         if (st == WHARF_OK && task.op == LOOK) {
@@ -93,7 +92,7 @@ static int serve(wharf_worker *worker, int64_t join_ns)
             st = look(worker, host, &task.bad);
         }
         if (st == WHARF_OK)
-            st = wharf_worker_send(worker, &task, size, -1);
+            st = wharf_worker_send(worker, &task, size, 0);
     }
     return st == WHARF_ECLOSED ? 0 : 1;
 }
@@ -110,10 +109,9 @@ int bench_worker_child(void)
     return wharf_worker_leave(&worker) == WHARF_OK ? code : 1;
 }
 
-/* ---- The ranks --------------------------------------------------------------
- */
+/* ---- The ranks ----------------------------------------------------------- */
 
-enum worker_row { TRIP_8, TRIP_4K, TRIP_64K, WHOLE, JOIN, REST, ROWS };
+enum worker_row { TRIP_48, TRIP_4K, TRIP_64K, WHOLE, JOIN, REST, ROWS };
 
 static const struct {
     const char *op;
@@ -121,7 +119,7 @@ static const struct {
 } row_names[ROWS] = {
     {"round-trip", 48},
     {"round-trip", 4096},
-    {"round-trip", WHARF_WORKER_MESSAGE},
+    {"round-trip", WHARF_MAX_MESSAGE},
     {"fault-to-answer", 0},
     {"fault-join", 0},
     {"fault-start", 0},
@@ -129,7 +127,7 @@ static const struct {
 
 struct worker_bench {
     const struct bench *bench;
-    struct bench_row rows[ROWS];
+    struct bench_row *rows; /* ROWS of them */
     wharf_worker *worker;
     wharf_buffer *buffers[2]; /* host, device */
     unsigned char *host;
@@ -151,9 +149,9 @@ static wharf_status trip(struct worker_bench *b, int op, size_t bytes,
 
     task->op = op;
     task->bad = 0;
-    st = wharf_worker_send(b->worker, task, bytes, -1);
+    st = wharf_worker_send(b->worker, task, bytes, 0);
     if (st == WHARF_OK)
-        st = wharf_worker_receive(b->worker, task, sizeof *task, NULL, -1);
+        st = wharf_worker_receive(b->worker, task, sizeof *task, NULL, 0);
     return st;
 }
 
@@ -198,8 +196,11 @@ static wharf_status one_fault(struct worker_bench *b, bool counts)
 
     MPI_Barrier(MPI_COMM_WORLD);
     st = trip(b, FAULT, offsetof(struct worker_task, rest), &task);
-    if (st == WHARF_OK)
-        return WHARF_ESTATE; /* it answered to what was to kill it */
+    if (st == WHARF_OK) {
+        fprintf(stderr, "wharf-bench: a worker answered to what was to end "
+                        "it\n");
+        return WHARF_ESTATE;
+    }
     if (st != WHARF_EWORKER)
         return st;
     st = trip(b, LOOK, offsetof(struct worker_task, rest), &task);
@@ -219,8 +220,10 @@ static wharf_status start_worker(struct worker_bench *b)
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     const char *argv[] = {self, "worker-child", NULL};
 
-    if (length < 0)
+    if (length < 0) {
+        perror("wharf-bench: /proc/self/exe");
         return WHARF_EOS;
+    }
     self[length] = '\0';
     options.buffers = b->buffers;
     options.buffer_count = 2;
@@ -259,7 +262,7 @@ static wharf_status rounds(struct worker_bench *b)
     for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
         bench_progress(b->bench, "round", round + o->warmup + 1,
                        o->rounds + o->warmup);
-        for (int row = TRIP_8; row <= TRIP_64K && st == WHARF_OK; row++)
+        for (int row = TRIP_48; row <= TRIP_64K && st == WHARF_OK; row++)
             st = trips(b, row, round >= 0);
         if (st == WHARF_OK)
             st = one_fault(b, round >= 0);
@@ -282,17 +285,13 @@ static wharf_status finish(struct worker_bench *b)
 int bench_worker(struct bench *bench)
 {
     struct worker_bench b = {.bench = bench};
-    double *samples =
-        calloc((size_t)(ROWS * bench->options.rounds), sizeof *samples);
     wharf_status st, last;
     bool good = false;
 
-    if (samples == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    b.rows = bench_rows_new(ROWS, bench->options.rounds);
     for (int i = 0; i < ROWS; i++) {
         b.rows[i].op = row_names[i].op;
         b.rows[i].bytes = row_names[i].bytes;
-        b.rows[i].samples = samples + i * bench->options.rounds;
     }
     bench->checked = "every byte of a message that came back; of lent host "
                      "memory, seen by each new worker";
@@ -302,9 +301,11 @@ int bench_worker(struct bench *bench)
     bench_or_abort(st);
     bench_progress(bench, "", 0, 0);
     last = finish(&b);
+    if (last != WHARF_OK)
+        tool_report_once("wharf-bench", bench->rank);
     for (int i = 0; i < ROWS; i++)
         bench_row_finish(&b.rows[i]);
     good = bench_report(bench, "worker", b.rows, ROWS) && last == WHARF_OK;
-    free(samples);
+    bench_rows_free(b.rows);
     return good ? 0 : 1;
 }

@@ -235,12 +235,9 @@ static wharf_status check_ways(struct zero_bench *b, int size,
 static wharf_status finish(const struct zero_memory *m)
 {
     wharf_event *event = NULL;
-    uint64_t number = 0;
     wharf_status st = wharf_buffer_event(m->source, 0, &event);
 
-    if (st == WHARF_OK)
-        st = wharf_event_record(event, NULL, &number);
-    return st == WHARF_OK ? wharf_event_synchronize(event, number, 0) : st;
+    return st == WHARF_OK ? bench_finish(event) : st;
 }
 
 /* Mean time of one of several in a row, in us. */
@@ -341,16 +338,10 @@ static wharf_status copies(struct zero_bench *b, int size)
 /* A size that does not fit is left out; anything else ends the run. */
 static bool left_out(struct zero_bench *b, int size, wharf_status st)
 {
-    wharf_error error;
-
-    if (st != WHARF_ENOMEM && st != WHARF_EDEVMEM)
-        return false;
-    wharf_last_error(&error);
     for (int op = 0; op < OPS; op++) {
-        struct bench_row *row = row_of(b, op, size);
-
-        row->rounds = 0;
-        snprintf(row->failure, sizeof row->failure, "%.*s", 159, error.cause);
+        if (!bench_too_large(st, row_of(b, op, size)->failure))
+            return false;
+        row_of(b, op, size)->rounds = 0;
     }
     return true;
 }
@@ -380,30 +371,13 @@ static wharf_status one_size(struct zero_bench *b, int size)
 
 /* ---- All --------------------------------------------------------------- */
 
-/* A node whose puts and gets go one way. */
-static wharf_status open_way(const char *way, wharf_node **node)
-{
-    const char *before = getenv("WHARF_COPY");
-    char *kept = before == NULL ? NULL : strdup(before);
-    wharf_status st;
-
-    setenv("WHARF_COPY", way, 1);
-    st = wharf_node_open(MPI_COMM_WORLD, NULL, node);
-    if (kept != NULL)
-        setenv("WHARF_COPY", kept, 1);
-    else
-        unsetenv("WHARF_COPY");
-    free(kept);
-    return st;
-}
-
 static wharf_status run(struct zero_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = open_way("engine", &b->engines), closed = WHARF_OK;
+    wharf_status st = bench_open_way("engine", &b->engines), closed = WHARF_OK;
 
     if (st == WHARF_OK)
-        st = open_way("kernel", &b->kernels);
+        st = bench_open_way("kernel", &b->kernels);
     for (int size = 0; size < o->size_count && st == WHARF_OK; size++)
         st = one_size(b, size);
     if (st != WHARF_OK)
@@ -420,16 +394,12 @@ int bench_zero_copy(struct bench *bench)
     const struct bench_options *o = &bench->options;
     int count = OPS * o->size_count;
     struct zero_bench b = {.bench = bench};
-    double *samples = calloc((size_t)(count * o->rounds), sizeof *samples);
     bool good = false;
 
-    b.rows = calloc((size_t)count, sizeof *b.rows);
-    if (samples == NULL || b.rows == NULL)
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    b.rows = bench_rows_new(count, o->rounds);
     for (int i = 0; i < count; i++) {
         b.rows[i].op = op_names[i / o->size_count];
         b.rows[i].bytes = o->sizes[i % o->size_count];
-        b.rows[i].samples = samples + (size_t)i * (size_t)o->rounds;
         b.rows[i].moves = i / o->size_count >= COPY_IN;
     }
     bench->checked = "every byte that came back, by the CPU";
@@ -442,7 +412,6 @@ int bench_zero_copy(struct bench *bench)
                  b.memory.reason[0] == '\0' ? "" : ", ", b.memory.reason);
         good = bench_report(bench, "zero-copy", b.rows, count);
     }
-    free(b.rows);
-    free(samples);
+    bench_rows_free(b.rows);
     return good ? 0 : 1;
 }

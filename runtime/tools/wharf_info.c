@@ -2,7 +2,7 @@
 /*
  * wharf-info: what Wharf makes of the machine and the job it runs in. Alone it
  * shows one rank; under mpirun all of them, on all hosts. With --topology it
- * plans offline for a recorded machine (plan_offline.c) and needs no MPI.
+ * plans offline for a recorded machine (wharf_info_plan.c) and needs no MPI.
  *
  * Exit code 0; 1 when a node could not be opened; 2 for a usage error.
  */
@@ -12,15 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_offline.h"
 #include "tool_text.h"
 #include "wharf/wharf.h"
+#include "wharf_info_plan.h"
 #include "wharf_info_rank.h"
-
-/* The hwloc that Wharf was built with, set by the build. */
-#ifndef WHARF_INFO_HWLOC
-#define WHARF_INFO_HWLOC ""
-#endif
 
 static const char program[] = "wharf-info";
 
@@ -128,14 +123,13 @@ static int gather_print(const struct info *info, MPI_Comm comm, bool node,
 
 static void print_head_json(const struct info *info)
 {
-    char mpi[128];
+    char mpi[128], version[16];
 
     tool_mpi_name(mpi, sizeof mpi);
-    printf("{\"wharf\": \"%d.%d.%d\", \"mpi\": ", wharf_version() / 10000,
-           wharf_version() / 100 % 100, wharf_version() % 100);
+    printf("{\"wharf\": \"%s\", \"mpi\": ", tool_version(version));
     tool_json_string(stdout, mpi);
     printf(", \"hwloc\": ");
-    tool_json_string(stdout, WHARF_INFO_HWLOC);
+    tool_json_string(stdout, tool_hwloc);
     printf(", \"nvidia_driver\": ");
     tool_json_string(stdout, info->machine.driver);
     printf(", \"size\": %d,\n \"ranks\": [\n  ", info->size);
@@ -173,8 +167,8 @@ static int show_text(struct info *info)
     MPI_Comm_size(info->leaders, &nodes);
     if (info->rank == 0) {
         tool_mpi_name(mpi, sizeof mpi);
-        printf("%s%s%s\n", mpi, WHARF_INFO_HWLOC[0] == '\0' ? "" : ", hwloc ",
-               WHARF_INFO_HWLOC);
+        printf("%s%s%s\n", mpi, tool_hwloc[0] == '\0' ? "" : ", hwloc ",
+               tool_hwloc);
         if (nodes > 1)
             printf("%d ranks on %d hosts\n", info->size, nodes);
     }
@@ -223,14 +217,16 @@ static int plan_offline(int argc, char **argv)
 
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], help) == 0)
-            return wi_tool_plan(2, asked);
-    return wi_tool_plan(argc, argv);
+            return info_plan(2, asked);
+    return info_plan(argc, argv);
 }
 
 /* What needs no MPI: -1 if the job is to be shown. */
 static int run_local(int argc, char **argv, bool *json)
 {
-    if (wi_tool_plan_wanted(argc, argv))
+    char version[16];
+
+    if (info_plan_wanted(argc, argv))
         return plan_offline(argc, argv);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
@@ -239,12 +235,10 @@ static int run_local(int argc, char **argv, bool *json)
             fputs(usage, stdout);
             return 0;
         } else if (strcmp(argv[i], "--version") == 0) {
-            printf("wharf %d.%d.%d\n", wharf_version() / 10000,
-                   wharf_version() / 100 % 100, wharf_version() % 100);
+            printf("wharf %s\n", tool_version(version));
             return 0;
         } else if (strcmp(argv[i], "--environment") == 0) {
-            wharf_print_environment(stdout);
-            return 0;
+            return wharf_environment_print(stdout) == WHARF_OK ? 0 : 1;
         } else {
             fprintf(stderr, "wharf-info: unknown option '%s'\n%s", argv[i],
                     usage);

@@ -19,7 +19,7 @@ static wharf_status rank_links(const wharf_node *node, FILE *file)
 
     fputs(", \"links\": [", file);
     for (int to = 0; to < size; to++) {
-        wharf_link link = {.struct_size = sizeof link};
+        wharf_link link = WHARF_LINK_INIT;
         wharf_status st =
             wharf_node_link(node, wharf_node_rank(node), to, &link);
 
@@ -44,7 +44,7 @@ wharf_status info_rank_json(const wharf_node *node,
                             const struct tool_machine *machine, int world_rank,
                             FILE *file)
 {
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     bool cuda = wharf_node_backend(node) == WHARF_BACKEND_CUDA;
     wharf_status st = wharf_node_device(node, wharf_node_rank(node), &device);
 

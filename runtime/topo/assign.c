@@ -11,7 +11,7 @@
  * 4 nodes a GPU however many ranks there are.
  *
  * The objectives are one number each, far enough apart that a lower one never
- * outweighs a higher one; the largest possible sum needs 116 bits.
+ * outweighs a higher one; the largest possible sum needs 106 bits.
  */
 #include "topo/assign.h"
 
@@ -38,8 +38,6 @@ typedef struct solver {
     int load[MOST_NODES];   /* units that go up from here */
     wide weight[MOST_NODES];
     wide cost_weight;
-    int cap; /* most ranks a GPU before over_weight is due for each more */
-    wide over_weight;
 
     /* leave[a][b]: what it costs to move the cheapest rank from a to b, and
      * which rank that is, -1 for none. */
@@ -86,9 +84,6 @@ static void tree_build(solver *s)
         balance = (wide)1 << shift;
         s->cost_weight = (wide)1 << (shift + LEVEL_BITS);
     }
-    s->cap = (p->ranks + p->gpus - 1) / p->gpus;
-    if (p->balance == WI_ASSIGN_CAPPED)
-        s->over_weight = (wide)1 << (shift + LEVEL_BITS + COST_BITS);
     s->nodes = p->gpus * (WI_ASSIGN_LEVELS + 1);
     for (int n = 0; n < s->nodes; n++)
         s->parent[n] = -2;
@@ -108,10 +103,7 @@ static void tree_build(solver *s)
 /* Price of the k-th unit that goes up from a node. */
 static wide rise(const solver *s, int node, int k)
 {
-    wide price_up = s->weight[node] * k;
-    if (node < s->problem->gpus && k > s->cap)
-        price_up += s->over_weight;
-    return price_up;
+    return s->weight[node] * k;
 }
 
 static bool relax(solver *s, int node, wide label, int from, int by)

@@ -20,9 +20,7 @@
 /* How much even loads count. */
 typedef enum wi_assign_balance {
     WI_ASSIGN_EVEN, /* before cost: as even as can be, +-1 if all is allowed */
-    WI_ASSIGN_CAPPED, /* before cost: at most ranks / gpus a GPU, rounded up, as
-                         far as can be; evenness after cost */
-    WI_ASSIGN_LAST    /* after cost */
+    WI_ASSIGN_LAST  /* after cost */
 } wi_assign_balance;
 
 typedef struct wi_assign {
@@ -34,7 +32,7 @@ typedef struct wi_assign {
      * Level 0 holds the largest groups; those of a level are parts of those
      * of the level before. */
     const int *level[WI_ASSIGN_LEVELS];
-    const int32_t *links;    /* gpus x gpus as in wi_topo_links, or NULL */
+    const int32_t *links;    /* gpus x gpus as in wi_topo_ask, or NULL */
     const uint32_t *traffic; /* ranks x ranks, or NULL: neighbours */
 } wi_assign;
 
@@ -45,9 +43,8 @@ typedef struct wi_assign {
  *   cost: the sum over ranks,
  *   unevenness of the groups, from the smallest groups up,
  *   the sum of GPU indices.
- * WI_ASSIGN_LAST exchanges the first two; WI_ASSIGN_CAPPED does so and puts the
- * number of ranks above the cap before them. Ranks with equal rows of costs
- * have their GPUs in rank order.
+ * WI_ASSIGN_LAST exchanges the first two. Ranks with equal rows of costs have
+ * their GPUs in rank order.
  */
 wharf_status wi_assign_solve(const wi_assign *problem, int *gpu_of);
 

@@ -15,10 +15,6 @@
 
 #define PCI_DIRECTORY "/sys/bus/pci/devices"
 
-#define PCI_CLASS_VGA 0x0300
-#define PCI_CLASS_3D 0x0302
-#define PCI_VENDOR 0x10de
-
 static unsigned long attribute_read(const char *device, const char *name)
 {
     char path[128];
@@ -37,15 +33,8 @@ static unsigned long attribute_read(const char *device, const char *name)
 
 static bool is_gpu(const char *device)
 {
-    unsigned long kind = attribute_read(device, "class") >> 8;
-    return (kind == PCI_CLASS_VGA || kind == PCI_CLASS_3D) &&
-           attribute_read(device, "vendor") == PCI_VENDOR;
-}
-
-static int by_pci(const void *a, const void *b)
-{
-    return wi_pci_compare(((const wi_topo_gpu *)a)->pci,
-                          ((const wi_topo_gpu *)b)->pci);
+    return wi_pci_is_gpu(attribute_read(device, "class") >> 8,
+                         attribute_read(device, "vendor"));
 }
 
 wharf_status wi_topo_fill(const char *path, wharf_topo *topo)
@@ -75,6 +64,6 @@ wharf_status wi_topo_fill(const char *path, wharf_topo *topo)
         topo->gpus++;
     }
     closedir(directory);
-    qsort(topo->gpu, (size_t)topo->gpus, sizeof *topo->gpu, by_pci);
+    wi_topo_sort(topo);
     return WHARF_OK;
 }

@@ -7,7 +7,6 @@
  */
 #include <hwloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -16,21 +15,14 @@
 #include "topo/model.h"
 #include "topo/xml_file.h"
 
-#define PCI_CLASS_VGA 0x0300
-#define PCI_CLASS_3D 0x0302
-#define PCI_VENDOR 0x10de
-
 /* Bandwidth of one NVLink in MB/s and direction, of the generations from 2 on:
  * only used to compare pairs of GPUs with each other. */
 #define NVLINK_MBPS 25000
 
-/* Display chips of management controllers are VGA as well, hence the vendor. */
 static bool is_gpu(hwloc_obj_t pci)
 {
     const struct hwloc_pcidev_attr_s *attr = &pci->attr->pcidev;
-    if (attr->class_id == PCI_CLASS_3D)
-        return true;
-    return attr->class_id == PCI_CLASS_VGA && attr->vendor_id == PCI_VENDOR;
+    return wi_pci_is_gpu(attr->class_id, attr->vendor_id);
 }
 
 /* Memory of GPUs and of expanders is near some CPUs, but no CPU is on it. hwloc
@@ -237,8 +229,7 @@ static void latency_read(hwloc_topology_t hw, wharf_topo *topo)
                      WI_TOPO_FAR);
 }
 
-/* ---- GPUs -----------------------------------------------------------------
- */
+/* ---- GPUs ---------------------------------------------------------------- */
 
 /* NUMA nodes of the CPUs that the GPU hangs on. Hanging on the whole machine
  * is what numa_node -1 looks like. */
@@ -291,12 +282,6 @@ static void gpu_read(const wharf_topo *topo, hwloc_obj_t pci, wi_topo_gpu *gpu)
     gpu->listed = true;
     gpu_describe(pci, gpu);
     gpu_locate(topo, pci, gpu);
-}
-
-static int by_pci(const void *a, const void *b)
-{
-    return wi_pci_compare(((const wi_topo_gpu *)a)->pci,
-                          ((const wi_topo_gpu *)b)->pci);
 }
 
 static int gpu_index(const wharf_topo *topo, hwloc_obj_t obj)
@@ -358,8 +343,7 @@ static wharf_status links_read(hwloc_topology_t hw, wharf_topo *topo)
     return topo->links ? WHARF_OK : WHARF_ENOMEM;
 }
 
-/* ---- All of it ------------------------------------------------------------
- */
+/* ---- All of it ----------------------------------------------------------- */
 
 static wharf_status fill_from(hwloc_topology_t hw, wharf_topo *topo)
 {
@@ -387,7 +371,7 @@ static wharf_status fill_from(hwloc_topology_t hw, wharf_topo *topo)
     while ((obj = hwloc_get_next_pcidev(hw, obj)))
         if (is_gpu(obj))
             gpu_read(topo, obj, &topo->gpu[topo->gpus++]);
-    qsort(topo->gpu, (size_t)topo->gpus, sizeof *topo->gpu, by_pci);
+    wi_topo_sort(topo);
     return links_read(hw, topo);
 }
 

@@ -4,11 +4,16 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/versioned.h"
+
+#define PCI_CLASS_VGA 0x0300
+#define PCI_CLASS_3D 0x0302
+#define PCI_VENDOR_NVIDIA 0x10de
 
 wharf_status wi_topo_load(const char *path, wharf_topo **topo)
 {
@@ -95,6 +100,12 @@ static bool hex_read(const char **at, const char *end, int most, unsigned *part)
     return digits > 0;
 }
 
+bool wi_pci_is_gpu(unsigned long class_id, unsigned long vendor)
+{
+    return class_id == PCI_CLASS_3D ||
+           (class_id == PCI_CLASS_VGA && vendor == PCI_VENDOR_NVIDIA);
+}
+
 bool wi_pci_parse(const char *text, size_t length, unsigned part[4])
 {
     const char *at = text;
@@ -134,6 +145,17 @@ int wi_pci_compare(const char *a, const char *b)
         if (pa[i] != pb[i])
             return pa[i] < pb[i] ? -1 : 1;
     return 0;
+}
+
+static int by_pci(const void *a, const void *b)
+{
+    return wi_pci_compare(((const wi_topo_gpu *)a)->pci,
+                          ((const wi_topo_gpu *)b)->pci);
+}
+
+void wi_topo_sort(wharf_topo *topo)
+{
+    qsort(topo->gpu, (size_t)topo->gpus, sizeof *topo->gpu, by_pci);
 }
 
 wharf_status wharf_topo_load(const char *path, wharf_topo **topo)

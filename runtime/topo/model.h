@@ -72,6 +72,13 @@ void wi_topo_note(wharf_topo *topo, const char *format, ...)
 /* Room for GPUs and for nodes, zeroed. */
 wharf_status wi_topo_room(wharf_topo *topo, int nodes, int gpus);
 
+/* Is a PCI device of this class and vendor a GPU? Display chips of management
+ * controllers are VGA as well, hence the vendor. */
+bool wi_pci_is_gpu(unsigned long class_id, unsigned long vendor);
+
+/* Brings the GPUs into PCI order. */
+void wi_topo_sort(wharf_topo *topo);
+
 /* Distances without a firmware table. */
 void wi_topo_guess_distances(wharf_topo *topo);
 

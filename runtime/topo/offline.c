@@ -10,8 +10,7 @@
 #include "topo/bits.h"
 #include "topo/plan.h"
 
-/* ---- Bindings -------------------------------------------------------------
- */
+/* ---- Bindings ------------------------------------------------------------ */
 
 static wharf_status entry_parse(const char *text, size_t length, int rank,
                                 wharf_binding *binding)
@@ -152,8 +151,7 @@ static wharf_status bind_rank(const wharf_topo *topo, int rank,
     return st;
 }
 
-/* ---- The plan -------------------------------------------------------------
- */
+/* ---- The plan ------------------------------------------------------------ */
 
 static wharf_status options_read(const wharf_plan_options *options,
                                  wharf_plan_options *full)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A plan for people and for programs. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/sys.h"
 #include "wharf/topo.h"
 
 static void number_or_dash(int number, char text[16])
@@ -103,10 +103,7 @@ static wharf_status plan_print(const wharf_plan *plan, FILE *file,
     else
         return wi_fail(WHARF_EARG, NULL, "format %d does not exist",
                        (int)format);
-    if (fflush(file) || ferror(file))
-        return wi_fail_os(errno, "look for a full disk or a closed pipe",
-                          "cannot write the plan");
-    return WHARF_OK;
+    return wi_sys_flush(file, "the plan");
 }
 
 wharf_status wharf_plan_print(const wharf_plan *plan, FILE *file,

@@ -37,7 +37,7 @@ typedef struct wi_topo_rank {
     int32_t listed;     /* entries of CUDA_VISIBLE_DEVICES, -1: not set */
 } wi_topo_rank;
 
-/* Fills cpus, bound and local_rank for the calling process. Never fails. */
+/* Fills all but `visible` for the calling process. Never fails. */
 void wi_topo_rank_self(wi_topo_rank *rank);
 
 /* One rank's line of the plan. Plain data; travels between ranks. */

@@ -37,9 +37,8 @@ attach_run() { # NAME TURN
     vmm-by-hand) run=("${mpi[@]}" "$build/ipc_by_hand" --vmm) ;;
     copy-rate) run=("${mpi[@]}" "$build/copy_rate") ;;
     torch)
-        run=(python3 -m torch.distributed.run --nproc-per-node "$ranks"
-            --master-port "$((20000 + RANDOM % 20000))"
-            "$root/scripts/bench/peer_torch_attach.py")
+        find_torch "$ranks"
+        run=("${torch[@]}" "$root/scripts/bench/peer_torch_attach.py")
         ;;
     esac
     bench_run attach "$attach_shape" "$name" "$turn" "$attach_limit" "$log" \

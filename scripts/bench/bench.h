@@ -163,13 +163,19 @@ class table
     std::map<std::pair<std::string, uint64_t>, row> rows_;
 };
 
+/* Of all ranks' times the largest. */
+inline double slowest(double mine)
+{
+    double most = 0;
+
+    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return most;
+}
+
 /* Time of the slowest rank since `start`, us. */
 inline double slowest_since(double start)
 {
-    double mine = (MPI_Wtime() - start) * 1e6, slowest = 0;
-
-    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return slowest;
+    return slowest((MPI_Wtime() - start) * 1e6);
 }
 
 inline uint64_t sum(uint64_t mine)

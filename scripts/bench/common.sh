@@ -44,11 +44,14 @@ fi
 machine=$(uname -n)
 [ "$gpus" -eq 0 ] || machine=${gpu_name:-gpu}x$gpus
 
-launcher=("${MPIEXEC:-mpirun}")
-if "${launcher[0]}" --version 2>&1 | grep -q 'Open MPI\|PRRTE'; then
-    launcher+=(--oversubscribe)
-    [ "$(id -u)" -ne 0 ] || launcher+=(--allow-run-as-root)
-fi
+# One GPU, then two, ... and all.
+gpu_counts=()
+for ((count = 1; count < gpus; count *= 2)); do gpu_counts+=("$count"); done
+[ "$gpus" -eq 0 ] || gpu_counts+=("$gpus")
+
+# shellcheck source=scripts/launcher.sh
+. "$root/scripts/launcher.sh"
+find_launcher
 
 # NVLink multicast stays off, in every peer.
 export NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1
@@ -111,17 +114,28 @@ build_over_wharf() { # NAME
         fail "building $1 failed, see $out/build-$1.log"
 }
 
+# Where NVSHMEM lies, and the variable that its programs run with; 1: nowhere.
 nvshmem=
-nvshmem_library=
+nvshmem_path=
+find_nvshmem() {
+    [ -n "$nvshmem" ] || nvshmem=$(python_package nvidia.nvshmem)
+    nvshmem_path=LD_LIBRARY_PATH=$nvshmem/lib:${LD_LIBRARY_PATH:-}
+    [ -n "$nvshmem" ]
+}
+
 build_nvshmem() { # NAME [ARGUMENT...]
     local name=$1
     shift
-    [ -n "$nvshmem" ] || nvshmem=$(python_package nvidia.nvshmem)
-    [ -n "$nvshmem" ] || return 1
-    nvshmem_library=$nvshmem/lib
+    find_nvshmem || return 1
     build_peer "$name" "$@" -rdc=true -I"$nvshmem/include" -L"$nvshmem/lib" \
         -lnvshmem_device -l:libnvshmem_host.so.3 -lcuda -lcudadevrt \
         -lnvidia-ml -Xlinker -rpath="$nvshmem/lib"
+}
+
+# Sets the array `torch`: PyTorch's launcher, for so many ranks.
+find_torch() { # RANKS
+    torch=(python3 -m torch.distributed.run --nproc-per-node "$1"
+        --master-port "$((20000 + RANDOM % 20000))")
 }
 
 # Why a peer is not there: not on this machine, or not built.

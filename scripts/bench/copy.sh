@@ -44,13 +44,12 @@ copy_run() {
     engine | kernel) run+=("WHARF_COPY=$name" "${mpi[@]}" "$build/copy_move") ;;
     nccl) run+=("${mpi[@]}" "$build/peer_nccl_copy") ;;
     nvshmem)
-        run+=("LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}"
+        run+=("$nvshmem_path"
             "${mpi[@]}" "$build/peer_nvshmem_copy")
         ;;
     torch)
-        run+=(python3 -m torch.distributed.run --nproc-per-node 2
-            --master-port "$((20000 + RANDOM % 20000))"
-            "$root/scripts/bench/peer_torch_copy.py")
+        find_torch 2
+        run+=("${torch[@]}" "$root/scripts/bench/peer_torch_copy.py")
         ;;
     esac
     bench_run copy "$shape" "$name" "$turn" "$copy_limit" "$log" \

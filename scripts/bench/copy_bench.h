@@ -18,14 +18,6 @@ inline int calls_of(uint64_t bytes)
     return calls < 4 ? 4 : calls > 200 ? 200 : static_cast<int>(calls);
 }
 
-inline double slowest(double mine)
-{
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
-
 /*
  * Rounds of one operation at one size. `meet` brings the ranks' streams
  * together before each round.

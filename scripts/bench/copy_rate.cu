@@ -10,25 +10,13 @@
  */
 #include <wharf/wharf.h>
 
-#include "bench.h"
+#include "bench_wharf.h"
 
 namespace
 {
 
 /* Copies in one measurement, so that the launch is small beside them. */
 constexpr int repeats = 4;
-
-void wharf_check(wharf_status status)
-{
-    wharf_error error;
-    char text[512];
-
-    if (status == WHARF_OK)
-        return;
-    wharf_last_error(&error);
-    fprintf(stderr, "%s\n", wharf_error_format(&error, text, sizeof text));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
 
 /* Mean time of one copy in us, by events on the stream. */
 template <typename Copy> double timed(cudaStream_t stream, Copy copy)
@@ -145,9 +133,8 @@ void measure_size(job *j, uint64_t bytes, bool counts, bench::table *table)
 /* The GPU of the rank that is pulled from, in this process's numbering. */
 void find_other(job *j)
 {
-    wharf_device device = {};
+    wharf_device device = WHARF_DEVICE_INIT;
 
-    device.struct_size = sizeof device;
     wharf_check(wharf_node_device(j->node, j->from, &device));
     j->other = device.ordinal == j->device ? -1 : device.ordinal;
 }

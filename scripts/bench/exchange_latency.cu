@@ -14,7 +14,7 @@
  */
 #include <wharf/wharf.h>
 
-#include "bench.h"
+#include "bench_wharf.h"
 
 namespace
 {
@@ -23,18 +23,6 @@ namespace
 constexpr uint64_t measured_bytes = uint64_t(512) << 20;
 constexpr int most_operations = 400;
 constexpr int in_graph = 20;
-
-void wharf_check(wharf_status status)
-{
-    wharf_error error;
-    char text[512];
-
-    if (status == WHARF_OK)
-        return;
-    wharf_last_error(&error);
-    fprintf(stderr, "%s\n", wharf_error_format(&error, text, sizeof text));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
 
 struct job {
     wharf_node *node = nullptr;
@@ -46,14 +34,6 @@ struct job {
     cudaEvent_t from = nullptr, to = nullptr;
     uint64_t serial = 0;
 };
-
-double slowest(double mine)
-{
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
 
 /* The rounds of one operation: `all` enqueues `operations` of it. */
 template <typename All>
@@ -70,7 +50,8 @@ void measure(job &j, const std::string &op, uint64_t bytes, int operations,
         CUDA_CHECK(cudaEventRecord(j.to, j.stream));
         CUDA_CHECK(cudaEventSynchronize(j.to));
         CUDA_CHECK(cudaEventElapsedTime(&ms, j.from, j.to));
-        double time = slowest(static_cast<double>(ms) * 1e3 / operations);
+        double time =
+            bench::slowest(static_cast<double>(ms) * 1e3 / operations);
         bench::row &row = j.table.at(op, bytes);
 
         row.moves = true;

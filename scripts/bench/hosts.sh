@@ -5,24 +5,22 @@
 # and what is in common.sh.
 
 hosts_main() {
-    local ranks turn log code
+    local ranks turn log
     hosts_failed=0
     rm -f "$out"/hosts*
+    status_forget hosts
     mpicc -std=gnu11 -O2 -I"$root/include" "$root/scripts/bench/hosts_rate.c" \
         -o "$build/hosts_rate" -L"$library" -lwharf -Wl,-rpath,"$library" \
         >>"$out/build.log" 2>&1 ||
         fail "building hosts_rate failed, see $out/build.log"
     for ranks in 1 2; do
         for turn in $(seq "$repeat"); do
-            echo "bench.sh: $ranks rank(s) a host, run $turn of $repeat"
             log=$out/hosts-$ranks-$turn.txt
-            code=0
-            WHARF_BACKEND=host bash "$root/scripts/two_hosts.sh" -n "$ranks" \
-                "$build/hosts_rate" $((rounds * 10)) >"$log" 2>"$log.err" ||
-                code=$?
-            [ -s "$log.err" ] || rm -f "$log.err"
-            [ $code -ne 77 ] || fail "$(tail -n 1 "$log")" 77
-            [ $code -eq 0 ] || hosts_failed=1
+            bench_run hosts "$((2 * ranks))-on-2" wharf "$turn" 300 "$log" \
+                env WHARF_BACKEND=host bash "$root/scripts/two_hosts.sh" \
+                -n "$ranks" "$build/hosts_rate" $((rounds * 10)) ||
+                hosts_failed=1
+            ! grep -q '^skipped: ' "$log" || fail "$(tail -n 1 "$log")" 77
         done
         # Of each size the run with the middle ratio.
         {

@@ -18,8 +18,7 @@ jacobi_build() {
         jacobi_programs=(exchange)
         return
     fi
-    nvshmem=$(python_package nvidia.nvshmem)
-    nvshmem_library=$nvshmem/lib
+    find_nvshmem || true
     build_peer peer_mpi_jacobi "$problem" -lz &
     build_peer peer_nccl_jacobi "$problem" -lz -lnccl &
     build_nvshmem peer_nvshmem_jacobi "$problem" -lz &
@@ -45,8 +44,7 @@ jacobi_run() {
         run=("${mpi[@]}" "$build/mpi_examples/05_halo_2d" --mode "$name")
         ;;
     nvshmem)
-        run=(env "LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}"
-            "${mpi[@]}" "$build/peer_nvshmem_jacobi")
+        run=(env "$nvshmem_path" "${mpi[@]}" "$build/peer_nvshmem_jacobi")
         ;;
     *) run=("${mpi[@]}" "$build/peer_${name}_jacobi") ;;
     esac

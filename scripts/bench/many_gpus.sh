@@ -62,9 +62,6 @@ while [ $# -gt 0 ]; do
 done
 positive "$repeat" "$rounds" "${limit:-1}"
 [ "$gpus" -gt 0 ] || fail "no GPU here: for a rehearsal see --help" 77
-gpu_counts=()
-for ((count = 1; count < gpus; count *= 2)); do gpu_counts+=("$count"); done
-gpu_counts+=("$gpus")
 
 for part in sync copy jacobi all; do
     # shellcheck disable=SC1090
@@ -181,18 +178,14 @@ suite_main() {
 tool_medians() { # OPERATION LOG...
     local op=$1
     shift
-    awk -v wanted="$op" '
+    awk -v wanted="$op" "$awk_median"'
     $1 == "#" && $2 == "op" { op = $3; next }
     $1 ~ /^#/ || NF < 6 || op != wanted { next }
-    { print $1, $3 }' "$@" | sort -k1,1n -k2,2n | awk '
-    function flush() {
-        if (n) printf "%s %.2f\n", last,
-            (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2
-        n = 0
-    }
-    $1 != last { flush(); last = $1 }
-    { v[++n] = $2 }
-    END { flush() }'
+    { medians[$1] = medians[$1] " " $3 }
+    END {
+        for (size in medians)
+            printf "%s %.2f\n", size, median_of(medians[size])
+    }' "$@" | sort -n
 }
 
 attach_main() {
@@ -430,7 +423,7 @@ placement_main() {
     part_failed=0
     ranks=$((2 * gpus))
     rm -f "$out"/placement*
-    if "${launcher[0]}" --version 2>&1 | grep -q 'Open MPI\|PRRTE'; then
+    if is_open_mpi "${launcher[0]}"; then
         none=(--bind-to none) core=(--bind-to core)
     fi
     placement_run unbound WHARF_BIND=0 "${none[@]}"
@@ -472,9 +465,8 @@ peer_run() { # WORK NAME TURN COMMAND...
 peers_turn() { # TURN
     local turn=$1 sizes=(--sizes '64k,1m,16m,256m') large=(--sizes '256m,1g')
     local mpi=("${launcher[@]}" -n "$gpus")
-    local shmem=(env "LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}")
-    local torch=(python3 -m torch.distributed.run --nproc-per-node "$gpus"
-        --master-port "$((20000 + RANDOM % 20000))")
+    local shmem=(env "$nvshmem_path") torch
+    find_torch "$gpus"
     peer_run copy wharf "$turn" "${mpi[@]}" "$build/copy_move" "${sizes[@]}"
     peer_run copy plan "$turn" "${mpi[@]}" "$build/exchange_latency" \
         "${sizes[@]}"

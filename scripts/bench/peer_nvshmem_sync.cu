@@ -25,14 +25,6 @@ struct job {
     uint64_t number = 0;
 };
 
-double slowest(double mine)
-{
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
-
 template <typename One>
 void measure(job &j, const std::string &op, bool pair, One one)
 {
@@ -55,8 +47,8 @@ void measure(job &j, const std::string &op, bool pair, One one)
         CUDA_CHECK(cudaEventSynchronize(to));
         CUDA_CHECK(cudaEventElapsedTime(&ms, from, to));
         gpu = static_cast<double>(ms) * 1e3 / operations;
-        gpu = slowest(pair && j.rank != 0 ? 0 : gpu);
-        host = slowest(host);
+        gpu = bench::slowest(pair && j.rank != 0 ? 0 : gpu);
+        host = bench::slowest(host);
         if (round < 0)
             continue;
         j.table.at(op, 0).samples.push_back(gpu);

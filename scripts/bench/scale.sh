@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # What calls cost by ranks and GPUs, over the fake driver: one job for every
 # shape, the table of all counts, and the fit of
@@ -28,20 +28,17 @@ driver=$(cd "$(dirname "$driver")" && pwd)/libfake_cuda.so
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-flags=${MPIRUN_FLAGS:-}
-if [ -z "$flags" ] && mpirun --version 2>&1 | grep -q "Open MPI"; then
-    flags=--oversubscribe
-    [ "$(id -u)" != 0 ] || flags="$flags --allow-run-as-root"
-fi
+# shellcheck source=scripts/launcher.sh
+. "$here/../launcher.sh"
+find_launcher
 
-echo "# $(nproc) cores, $(uname -sr), $(mpirun --version 2>&1 | head -n 1)"
+echo "# $(nproc) cores, $(uname -sr), $("${launcher[0]}" --version 2>&1 | head -n 1)"
 for g in $gpus; do
     for n in $ranks; do
         [ "$n" -ge "$g" ] || continue
-        # shellcheck disable=SC2086 # flags is a list
         WHARF_BACKEND=cuda WHARF_CUDA_DRIVER=$driver WHARF_FAKE_DEVICES=$g \
             WHARF_FAKE_STATE=$scratch/state.$n.$g WHARF_LOG=error \
-            timeout 300 mpirun $flags -n "$n" "$program" table \
+            timeout 300 "${launcher[@]}" -n "$n" "$program" table \
             "devices=$g" "rounds=${ROUNDS:-3}" limit=250 > "$scratch/out" ||
             grep -q "^ok table" "$scratch/out" ||
             { cat "$scratch/out"; exit 1; }

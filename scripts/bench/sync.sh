@@ -43,13 +43,12 @@ sync_run() {
     case $name in
     wharf) run+=("${mpi[@]}" "$build/sync_latency") ;;
     nvshmem)
-        run+=("LD_LIBRARY_PATH=$nvshmem_library:${LD_LIBRARY_PATH:-}"
+        run+=("$nvshmem_path"
             "${mpi[@]}" "$build/peer_nvshmem_sync")
         ;;
     torch)
-        run+=(python3 -m torch.distributed.run --nproc-per-node "$ranks"
-            --master-port "$((20000 + RANDOM % 20000))"
-            "$root/scripts/bench/peer_torch_sync.py")
+        find_torch "$ranks"
+        run+=("${torch[@]}" "$root/scripts/bench/peer_torch_sync.py")
         ;;
     esac
     bench_run sync "$shape" "$name" "$turn" "$sync_limit" "$log" \

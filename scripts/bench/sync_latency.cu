@@ -11,7 +11,7 @@
 #include <wharf/device.cuh>
 #include <wharf/wharf.h>
 
-#include "bench.h"
+#include "bench_wharf.h"
 
 namespace
 {
@@ -19,18 +19,6 @@ namespace
 /* Operations in one measurement; in one graph, and its launches. */
 constexpr int operations = 200;
 constexpr int in_graph = 20;
-
-void wharf_check(wharf_status status)
-{
-    wharf_error error;
-    char text[512];
-
-    if (status == WHARF_OK)
-        return;
-    wharf_last_error(&error);
-    fprintf(stderr, "%s\n", wharf_error_format(&error, text, sizeof text));
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
 
 struct timer {
     cudaEvent_t from = nullptr, to = nullptr;
@@ -61,14 +49,6 @@ struct timer {
         return static_cast<double>(ms) * 1e3;
     }
 };
-
-double slowest(double mine)
-{
-    double most = 0;
-
-    MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return most;
-}
 
 /* Everything that is measured, and how often. */
 struct job {
@@ -103,8 +83,8 @@ void measure(job &j, const std::string &op, bool pair, One one)
         host = (MPI_Wtime() - begin) * 1e6 / operations;
         gpu = clock.stop() / operations;
         /* A round trip is what the rank that begins it sees. */
-        gpu = slowest(pair && j.rank != 0 ? 0 : gpu);
-        host = slowest(host);
+        gpu = bench::slowest(pair && j.rank != 0 ? 0 : gpu);
+        host = bench::slowest(host);
         if (round < 0)
             continue;
         j.table.at(op, 0).samples.push_back(gpu);
@@ -135,7 +115,7 @@ void measure_graph(job &j, const std::string &op, bool pair, One one)
         for (int i = 0; i < operations / in_graph; i++)
             CUDA_CHECK(cudaGraphLaunch(exec, j.stream));
         gpu = clock.stop() / operations;
-        gpu = slowest(pair && j.rank != 0 ? 0 : gpu);
+        gpu = bench::slowest(pair && j.rank != 0 ? 0 : gpu);
         if (round >= 0)
             j.table.at(op, 0).samples.push_back(gpu);
     }
@@ -279,7 +259,7 @@ void measure_kernels(job &j, const std::string &op, Launch launch)
             launch(operations * 10);
         CUDA_CHECK(cudaGetLastError());
         gpu = clock.stop() / operations / 10;
-        gpu = slowest(j.rank == 0 ? gpu : 0);
+        gpu = bench::slowest(j.rank == 0 ? gpu : 0);
         if (round >= 0)
             j.table.at(op, 0).samples.push_back(gpu);
     }
@@ -358,8 +338,8 @@ void measure_flags(job &j)
 
     CUDA_CHECK(cudaMalloc(&late, sizeof *late));
     CUDA_CHECK(cudaMemset(late, 0, sizeof *late));
-    wharf_check(wharf_notify_device(pair.there, &there));
-    wharf_check(wharf_notify_device(pair.back, &back));
+    wharf_check(wharf_notify_view_get(pair.there, &there));
+    wharf_check(wharf_notify_view_get(pair.back, &back));
     measure_kernels(j, "notify-in-kernels", [&](int count) {
         ping<<<1, 1, 0, j.stream>>>(there, back, j.rank == 0 ? j.last : 0,
                                     count, j.rank == 0, late);
@@ -369,6 +349,9 @@ void measure_flags(job &j)
         cudaMemcpy(&was_late, late, sizeof late[0], cudaMemcpyDeviceToHost));
     if (was_late)
         fprintf(stderr, "sync_latency: a kernel's wait gave up\n");
+    /* Then the times are none. */
+    j.table.at("notify-in-kernels", 0).bad =
+        bench::sum(static_cast<uint64_t>(was_late));
     CUDA_CHECK(cudaFree(late));
 }
 
@@ -387,7 +370,7 @@ void measure_kind(job &j, const std::string &op, unsigned flags)
         clock.start();
         for (int i = 0; i < operations; i++)
             CUDA_CHECK(cudaEventRecord(event, j.stream));
-        gpu = slowest(clock.stop() / operations);
+        gpu = bench::slowest(clock.stop() / operations);
         if (round >= 0)
             j.table.at(op, 0).samples.push_back(gpu);
     }

@@ -2,9 +2,6 @@
 # The CUDA backend needs nvcc for its kernels and cuda.h for types; it links no
 # CUDA library, since the driver is loaded at run time. Sets WHARF_WITH_CUDA.
 set(WHARF_WITH_CUDA OFF)
-if(NOT WHARF_CUDA MATCHES "^(AUTO|ON|OFF|TRUE|FALSE|YES|NO|1|0)$")
-  message(FATAL_ERROR "WHARF_CUDA=${WHARF_CUDA}: use AUTO, ON or OFF")
-endif()
 if(WHARF_CUDA)
   find_package(CUDAToolkit 12.0 QUIET)
   if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
@@ -30,8 +27,7 @@ set(WHARF_CUDA_ARCHITECTURES "70;75;80;86;89;90;100" CACHE STRING
     "Compute capabilities of the embedded kernels")
 
 # wharf_embed_kernels(SOURCE SYMBOL OUTPUT): compiles a .cu file to a fat binary
-# and makes a C file that defines it as `const unsigned char SYMBOL[]` and
-# `const unsigned long SYMBOL_bytes`.
+# and makes a C file that defines it as `const unsigned char SYMBOL[]`.
 function(wharf_embed_kernels source symbol output)
   execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} --list-gpu-arch
                   OUTPUT_VARIABLE known)

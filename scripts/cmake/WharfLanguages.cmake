@@ -4,6 +4,13 @@
 # (WHARF_WITH_FORTRAN).
 include(CheckLanguage)
 
+# A compiler that was not there is looked for again: it may have come.
+foreach(_wharf_language CXX Fortran)
+  if(NOT CMAKE_${_wharf_language}_COMPILER)
+    unset(CMAKE_${_wharf_language}_COMPILER CACHE)
+  endif()
+endforeach()
+
 set(WHARF_WITH_CXX OFF)
 if(WHARF_BUILD_TESTS OR WHARF_BUILD_EXAMPLES)
   check_language(CXX)
@@ -25,9 +32,6 @@ endif()
 
 set(WHARF_WITH_FORTRAN OFF)
 set(WHARF_WITH_MPI_F08 OFF)
-if(NOT WHARF_FORTRAN MATCHES "^(AUTO|ON|OFF|TRUE|FALSE|YES|NO|1|0)$")
-  message(FATAL_ERROR "WHARF_FORTRAN=${WHARF_FORTRAN}: use AUTO, ON or OFF")
-endif()
 set(WHARF_FORTRAN_REASON "WHARF_FORTRAN=OFF")
 if(WHARF_FORTRAN AND WHARF_SANITIZE)
   set(WHARF_FORTRAN_REASON "not with sanitizers")

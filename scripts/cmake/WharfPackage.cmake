@@ -4,7 +4,8 @@
 #                   wharf-tools, and wharf-doc if `docs` was built
 #   cpack -G TGZ    the same in one archive, to be unpacked anywhere
 #
-# CPACK_PACKAGE_CONTACT (cache) is who answers for the packages.
+# CPACK_PACKAGE_CONTACT (cache) is who answers for the packages; lintian takes
+# the default, which nobody can write to, for what it is.
 set(CPACK_PACKAGE_VENDOR "the authors of Wharf")
 set(CPACK_PACKAGE_CONTACT "the authors of Wharf <wharf@localhost>"
     CACHE STRING "Who answers for packages: NAME <ADDRESS>")
@@ -101,8 +102,11 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/runtime)
 # file of each package for it.
 file(WRITE ${PROJECT_BINARY_DIR}/package/shlibs
      "libwharf ${WHARF_SOVERSION} ${_runtime} (>= ${PROJECT_VERSION})\n")
+# The list of libraries is made anew by a trigger, as Debian's policy has it;
+# that cpack lets scripts of its own do so too cannot be turned off.
+file(WRITE ${PROJECT_BINARY_DIR}/package/triggers "activate-noawait ldconfig\n")
 set(CPACK_DEBIAN_DEB_RUNTIME_PACKAGE_CONTROL_EXTRA
-    ${PROJECT_BINARY_DIR}/package/shlibs)
+    ${PROJECT_BINARY_DIR}/package/shlibs ${PROJECT_BINARY_DIR}/package/triggers)
 
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

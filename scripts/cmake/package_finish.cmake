@@ -10,6 +10,24 @@ foreach(part IN LISTS parts)
                     COMMAND_ERROR_IS_FATAL ANY)
   endforeach()
 
+  # What other packages bring, the system finds: a path of this machine stays
+  # only if it leads to what came another way.
+  file(GLOB binaries ${part}/usr/bin/* ${part}/usr/lib/*.so.*
+       ${part}/usr/lib/*/*.so.*)
+  foreach(file IN LISTS binaries)
+    if(IS_SYMLINK ${file})
+      continue()
+    endif()
+    file(READ_ELF ${file} RUNPATH paths CAPTURE_ERROR error)
+    set(kept ${paths})
+    list(FILTER kept EXCLUDE REGEX "^/usr/lib/")
+    list(JOIN paths ":" old)
+    list(JOIN kept ":" new)
+    if(NOT new STREQUAL old)
+      file(RPATH_CHANGE FILE ${file} OLD_RPATH "${old}" NEW_RPATH "${new}")
+    endif()
+  endforeach()
+
   # A change log, as far as it is known here: this version.
   file(GLOB directories ${part}/usr/share/doc/*/copyright)
   foreach(file IN LISTS directories)

@@ -125,6 +125,11 @@ static wharf_status act_wait_host(state *s)
                      : WHARF_OK;
 }
 
+static wharf_status act_synchronize(state *s)
+{
+    return wharf_stream_synchronize(s->node, NULL, 0);
+}
+
 /* A wait that failed has consumed nothing, one that passed has consumed one:
  * none is left now. */
 static void check_consumed(state *s)
@@ -187,7 +192,7 @@ static wharf_status act_enter(state *s)
 static wharf_status act_view(state *s)
 {
     wharf_barrier_view view = {.members = -1};
-    wharf_status st = wharf_barrier_device(s->barrier, &view);
+    wharf_status st = wharf_barrier_view_get(s->barrier, &view);
 
     T_CHECK((st == WHARF_OK) == (view.members != -1));
     return st;
@@ -230,6 +235,8 @@ const scenario signal_scenarios[] = {
      close_all, T_FAKE, true, false},
     {"notify_wait_host", prepare_recorded, act_wait_host, check_consumed,
      close_all, T_ANY, true, false},
+    {"stream_synchronize", prepare_notify, act_synchronize, nothing, close_all,
+     T_FAKE, true, false},
     {"barrier_create", open_node, act_barrier_create, check_barrier, close_all,
      T_ANY, false, false},
     {"barrier_kernel", open_node, act_barrier_kernel, check_barrier, close_all,

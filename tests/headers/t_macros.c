@@ -32,8 +32,8 @@ static void limits(void)
     T_CHECK(WHARF_MAX_BUFFERS > 0);
     T_CHECK(WHARF_MAX_EVENTS > 0);
     T_CHECK(WHARF_TOPO_INDICES > 0);
-    T_CHECK(WHARF_EXCHANGE_MAX_SETS > 1);
-    T_CHECK(WHARF_EXCHANGE_MAX_TRANSFERS > 26);
+    T_CHECK(WHARF_MAX_EXCHANGE_SETS > 1);
+    T_CHECK(WHARF_MAX_EXCHANGE_TRANSFERS > 26);
     T_EQ_INT(3, WHARF_EXCHANGE_DIMS);
     T_CHECK(WHARF_MAX_RINGS > 0);
     T_CHECK(WHARF_MAX_RING_SLOTS > 0);
@@ -42,6 +42,9 @@ static void limits(void)
     T_CHECK(WHARF_MAX_PUBLISHED_NAME > 0);
     T_CHECK(WHARF_MAX_NOTE > 0);
     T_CHECK(WHARF_MAX_JOINERS > 0);
+    T_CHECK(WHARF_MAX_BUFFER_NAME > 0);
+    T_EQ_INT(sizeof(((wharf_link *)NULL)->reason), WHARF_MAX_REASON + 1);
+    T_CHECK(WHARF_MAX_ERROR_TEXT > sizeof(wharf_error));
     T_EQ_INT(0, WHARF_LATEST);
     T_CHECK(WHARF_DISTANCE_UNKNOWN < 0 && 0 < WHARF_DISTANCE_LOCAL);
 }
@@ -96,7 +99,7 @@ static void exchange_options(void)
     T_EQ_INT(WHARF_SWITCH_UNSET, options.ready);
     T_EQ_INT(sizeof(block), block.struct_size);
     T_EQ_INT(0, block.cell);
-    T_EQ_PTR(NULL, block.buffer[WHARF_EXCHANGE_MAX_SETS - 1]);
+    T_EQ_PTR(NULL, block.buffer[WHARF_MAX_EXCHANGE_SETS - 1]);
 }
 
 static void worker_options(void)
@@ -112,8 +115,38 @@ static void worker_options(void)
     T_EQ_INT(WHARF_SWITCH_UNSET, worker.tag);
     T_EQ_INT(sizeof(join), join.struct_size);
     T_EQ_INT(0, join.timeout_ms);
-    T_CHECK(WHARF_WORKER_MESSAGE > 0 && WHARF_MAX_WORKERS > 0);
-    T_CHECK(WHARF_WORKER_DEATHS > 0);
+    T_CHECK(WHARF_MAX_MESSAGE > 0 && WHARF_MAX_WORKERS > 0);
+    T_CHECK(WHARF_MAX_WORKER_DEATHS > 0);
+    T_CHECK(WHARF_NO_WAIT < 0);
+}
+
+/* What queries fill. */
+static void filled(void)
+{
+    wharf_device device = WHARF_DEVICE_INIT;
+    wharf_link link = WHARF_LINK_INIT;
+    wharf_gpu gpu = WHARF_GPU_INIT;
+    wharf_buffer_info buffer = WHARF_BUFFER_INFO_INIT;
+    wharf_exchange_info exchange = WHARF_EXCHANGE_INFO_INIT;
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
+    wharf_ring_info ring = WHARF_RING_INFO_INIT;
+    wharf_worker_death death = WHARF_WORKER_DEATH_INIT;
+    wharf_worker_report report = WHARF_WORKER_REPORT_INIT;
+    wharf_stats stats = WHARF_STATS_INIT;
+    const int zeros[] = {WHARF_STATS_LIST(WHARF_STATS_ZERO)};
+
+    T_EQ_INT(sizeof(device), device.struct_size);
+    T_EQ_INT(sizeof(link), link.struct_size);
+    T_EQ_INT(sizeof(gpu), gpu.struct_size);
+    T_EQ_INT(sizeof(buffer), buffer.struct_size);
+    T_EQ_INT(sizeof(exchange), exchange.struct_size);
+    T_EQ_INT(sizeof(plan), plan.struct_size);
+    T_EQ_INT(sizeof(ring), ring.struct_size);
+    T_EQ_INT(sizeof(death), death.struct_size);
+    T_EQ_INT(sizeof(report), report.struct_size);
+    T_EQ_INT(sizeof(death), report.last.struct_size);
+    T_EQ_INT(sizeof(stats), stats.struct_size);
+    T_EQ_INT(0, zeros[0]);
 }
 
 /* Each flag is one bit of its own. */
@@ -155,6 +188,7 @@ int main(void)
     options();
     exchange_options();
     worker_options();
+    filled();
     flags();
     lists();
     return t_declared() == WHARF_OK ? 0 : 1;

@@ -200,7 +200,7 @@ static void mesh_round(mesh *m, int round)
 /* The same exchange reaches ranks of this host and of the other one. */
 static void exchange(void)
 {
-    wharf_exchange_plan plan = {.struct_size = sizeof plan};
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
     mesh m;
 
     mesh_open(&m);
@@ -208,7 +208,7 @@ static void exchange(void)
     T_CHECK(plan.remote_peers > 0);
     T_EQ_INT(plan.transfers, t_ranks);
     for (int peer = 0; peer < t_ranks; peer++) {
-        wharf_exchange_info info = {.struct_size = sizeof info};
+        wharf_exchange_info info = WHARF_EXCHANGE_INFO_INIT;
 
         T_OK(wharf_exchange_info_get(m.exchange, peer, &info));
         T_EQ_INT(info.node_rank, peer / here() == host() ? peer % here() : -1);

@@ -73,6 +73,8 @@ deb_control() {
         dpkg-deb -I "$scratch/packages/libwharf$SOVERSION"_*.deb shlibs |
             grep -q "^libwharf $SOVERSION libwharf$SOVERSION" ||
             die "other packages cannot learn from shlibs what they need"
+        dpkg-deb -I "$scratch/packages/libwharf$SOVERSION"_*.deb triggers |
+            grep -q ldconfig || die "no trigger brings the library into use"
     else
         tr -s ' \n' '  ' <"$scratch/cpack.log" | grep -q 'do not name the libraries' ||
             die "nothing says that library dependencies are left out"
@@ -90,6 +92,9 @@ deb_files() {
         die "the packages do not hold what is installed"
     ! find "$scratch/root/usr" -name 'libwharf.so.*.*.*' -exec readelf -S {} + |
         grep -q debug_info || die "the library was not stripped"
+    ! find "$scratch/root/usr" \( -name 'libwharf.so.*.*.*' -o -name 'wharf-*' \) \
+        -type f -exec readelf -d {} + 2>/dev/null | grep 'R.*PATH.*/usr/lib/' ||
+        die "these look for libraries where packages bring them"
 }
 
 step_deb() {

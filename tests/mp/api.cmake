@@ -39,6 +39,8 @@ wharf_group_test(NAME t_buffer_attach NP 16 DEVICES 8 LABELS fake SUFFIX dev8)
 
 wharf_group_test(NAME t_node_context NP 2 4 LABELS fake gpu)
 
+wharf_group_test(NAME t_suspended NP 3 LABELS mp)
+
 wharf_group_test(NAME t_buffer_cycles NP 3 LABELS mp fake ARGS cycles=1000
                  TIMEOUT 240)
 wharf_group_test(NAME t_buffer_cycles NP 2 LABELS gpu ARGS cycles=10000

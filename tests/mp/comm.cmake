@@ -4,6 +4,11 @@ wharf_mp_test(NAME t_comm_open NP 4 TESTING)
 # Open MPI's own shared memory takes ranks of equal pids for one process.
 wharf_mp_test(NAME t_comm_open NP 3 TESTING SUFFIX namespaces ARGS namespaces
               ENV OMPI_MCA_btl=self,tcp)
+# Open MPI 5 does not start there where its tcp finds no way between the ranks.
+if(TEST mp.comm_open.np3.namespaces AND NOT WHARF_FAIL_ON_SKIP)
+  set_tests_properties(mp.comm_open.np3.namespaces PROPERTIES
+                       SKIP_REGULAR_EXPRESSION "ompi_mpi_instance_init failed")
+endif()
 wharf_mp_test(NAME t_comm_absent NP 3 TESTING)
 wharf_mp_test(NAME t_comm_finalize NP 3 TESTING)
 wharf_mp_test(NAME t_comm_network NP 3 TESTING)

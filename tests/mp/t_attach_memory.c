@@ -113,7 +113,7 @@ static void parts(void)
                       : t_mode_get() == T_HOST ? T_KIND_SHARED
                       : turn == 2              ? T_KIND_POOL
                                                : T_KIND_PIECES;
-        t_memory m = t_memory_new(node, kind, 64, 6 << 20, 64);
+        t_memory m = t_memory_new(node, kind, 64, 3 << 20, 64);
         size_t half = m.bytes / 2;
         wharf_buffer *whole, *low, *high;
         size_t size;

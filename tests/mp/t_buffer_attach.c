@@ -237,8 +237,8 @@ static void info_fields(void)
 
     for (int rank = 0; rank < t_ranks; rank++) {
         wharf_buffer_info info = t_info(buffer, rank);
-        wharf_device device = {.struct_size = sizeof device};
-        wharf_link link = {.struct_size = sizeof link};
+        wharf_device device = WHARF_DEVICE_INIT;
+        wharf_link link = WHARF_LINK_INIT;
 
         T_EQ_INT(sizeof info, info.struct_size);
         T_OK(wharf_node_device(node, rank, &device));
@@ -272,7 +272,7 @@ static void stats_of_a_buffer(void)
     wharf_stats before = t_stats();
     wharf_buffer *buffer = t_attach(node, equal(t_me), 0);
     wharf_stats held = t_stats();
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     int64_t blocks = t_mode_get() == T_HOST ? 1 : wharf_node_gpus(node);
     bool owner;
 

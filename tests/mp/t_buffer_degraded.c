@@ -78,13 +78,13 @@ static void no_peers(void)
 {
     wharf_node *node = open_with(WHARF_SWITCH_OFF, WHARF_BACKEND_CUDA);
     int64_t degraded = t_stats().degraded_count;
-    wharf_link link = {.struct_size = sizeof link};
+    wharf_link link = WHARF_LINK_INIT;
 
     T_CHECK(wharf_node_gpus(node) >= 2);
     for (int a = 0; a < t_ranks; a++) {
         for (int b = 0; b < t_ranks; b++) {
-            wharf_device x = {.struct_size = sizeof x};
-            wharf_device y = {.struct_size = sizeof y};
+            wharf_device x = WHARF_DEVICE_INIT;
+            wharf_device y = WHARF_DEVICE_INIT;
 
             T_OK(wharf_node_link(node, a, b, &link));
             T_OK(wharf_node_device(node, a, &x));
@@ -276,7 +276,7 @@ static void no_map_host(void)
 static void mig(void)
 {
     wharf_node *node = open_with(WHARF_SWITCH_OFF, WHARF_BACKEND_CUDA);
-    wharf_device first = {.struct_size = sizeof first};
+    wharf_device first = WHARF_DEVICE_INIT;
 
     T_OK(wharf_node_device(node, 0, &first));
     T_CHECK(strncmp(first.uuid, "MIG-", 4) == 0);

@@ -150,7 +150,7 @@ static void null_arguments(void)
 /* Every query of a buffer with every wrong argument. */
 static void bad_queries(void)
 {
-    wharf_buffer_info info = {.struct_size = sizeof info};
+    wharf_buffer_info info = WHARF_BUFFER_INFO_INIT;
     wharf_event *event = NULL;
     wharf_buffer *buffer;
     void *const *table = NULL;

@@ -11,7 +11,7 @@
 static void beyond_device_memory(void)
 {
     wharf_node *node = t_open();
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     wharf_buffer *buffer = NULL;
     wharf_stats before = t_stats();
     size_t size;
@@ -36,7 +36,7 @@ static void fill_device_memory(void)
 {
     enum { MOST = 64 };
     wharf_node *node = t_open();
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
     wharf_buffer *buffers[MOST] = {NULL};
     wharf_status st = WHARF_OK;
     size_t each;

@@ -13,7 +13,7 @@ static void use_after_detach(void)
     wharf_node *node = t_open();
     wharf_buffer *buffer = t_attach(node, 4096, 0);
     wharf_buffer *copy = buffer;
-    wharf_buffer_info info = {.struct_size = sizeof info};
+    wharf_buffer_info info = WHARF_BUFFER_INFO_INIT;
     wharf_event *event = NULL;
     void *const *table = NULL;
     void *pointer = NULL;

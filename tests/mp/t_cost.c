@@ -289,6 +289,16 @@ static void print(const shape *s)
 
 /* ---- What must hold ------------------------------------------------------ */
 
+/* What was imported is never exported again, not even to see whether it can be:
+ * drivers refuse it, and tools that watch them count an error. */
+static void check_open(const shape *s)
+{
+    const cost *c = &s->of[OPEN];
+
+    /* The keeper's blocks, and once more those that are kept open. */
+    T_EQ_INT(2 * s->gpus, c->all[EXPORTED]);
+}
+
 static void check_attach(const shape *s)
 {
     const cost *c = &s->of[ATTACH];
@@ -380,6 +390,7 @@ static void measured(const shape *s)
     if (t_me >= s->ranks)
         return;
     print(s);
+    check_open(s);
     check_attach(s);
 }
 

@@ -60,9 +60,9 @@ static void buffers_share()
     CHECK(!buffer.whole().empty() && buffer.info(me).space == WHARF_SPACE_HOST);
     CHECK(buffer.pointer_table() != nullptr);
     if (node.backend() == WHARF_BACKEND_CUDA)
-        CHECK(buffer.device().ranks == ranks);
+        CHECK(buffer.view().ranks == ranks);
     else
-        THROWS(WHARF_EUNSUPPORTED, buffer.device());
+        THROWS(WHARF_EUNSUPPORTED, buffer.view());
     THROWS(WHARF_EARG, buffer.segment(ranks));
     barrier_of_all();
 
@@ -157,8 +157,8 @@ static void notifies_and_barriers()
     all.enter();
     all.check_waits();
     if (node.backend() != WHARF_BACKEND_CUDA) {
-        THROWS(WHARF_EUNSUPPORTED, notify.device());
-        THROWS(WHARF_EUNSUPPORTED, all.device());
+        THROWS(WHARF_EUNSUPPORTED, notify.view());
+        THROWS(WHARF_EUNSUPPORTED, all.view());
     }
     wharf::barrier moved = std::move(all);
     CHECK(moved && !all);

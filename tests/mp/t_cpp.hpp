@@ -43,10 +43,9 @@ template <typename Body> wharf::error thrown(int line, Body body)
 
 inline wharf_stats stats()
 {
-    wharf_stats now = {};
+    wharf_stats now = WHARF_STATS_INIT;
 
-    now.struct_size = sizeof(now);
-    wharf::check(wharf_stats_read(&now));
+    wharf::check(wharf_stats_get(&now));
     return now;
 }
 

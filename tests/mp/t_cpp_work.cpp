@@ -9,8 +9,7 @@
 #include <numeric>
 #include <sys/types.h>
 
-/* ---- The worker -----------------------------------------------------------
- */
+/* ---- The worker ---------------------------------------------------------- */
 
 struct task {
     int order; /* 0: add up a rank's segment, 1: die, 2: a long answer,
@@ -90,8 +89,7 @@ static void workers_work()
 
         CHECK(ask(worker, 0, ranks - 1).answer == 100.0 * ranks);
         CHECK(worker.state() == WHARF_WORKER_RUNNING);
-        CHECK(worker.receive(now, std::chrono::seconds(0)) ==
-              wharf::mail::none);
+        CHECK(worker.receive(now, wharf::no_wait) == wharf::mail::none);
         moved = std::move(worker);
         CHECK(!worker && moved);
         THROWS(WHARF_EARG, worker.send(now));
@@ -137,8 +135,7 @@ static void worker_outlived()
     CHECK(!worker);
 }
 
-/* ---- Published ------------------------------------------------------------
- */
+/* ---- Published ----------------------------------------------------------- */
 
 static void published()
 {
@@ -174,8 +171,7 @@ static void published()
     MPI_Barrier(node.communicator());
 }
 
-/* ---- Rings ------------------------------------------------------------------
- */
+/* ---- Rings --------------------------------------------------------------- */
 
 static wharf_ring_options few_slots()
 {
@@ -256,8 +252,7 @@ static void ring_joined_and_left()
     barrier_of_all();
 }
 
-/* ---- Exchanges --------------------------------------------------------------
- */
+/* ---- Exchanges ----------------------------------------------------------- */
 
 static void exchanges_swap()
 {
@@ -279,7 +274,7 @@ static void exchanges_swap()
             exchange.start();
             exchange.finish();
         }
-        exchange.wait();
+        node.synchronize();
         CHECK(buffer.mine()[47] == std::byte(10 * round + before));
         CHECK(buffer.mine()[48] == std::byte(10 * round + me));
     }
@@ -316,7 +311,7 @@ static void exchange_of_a_grid()
         for (int &x : cells.subspan(1, 4))
             x = me;
         halo.run();
-        halo.wait();
+        node.synchronize();
         CHECK(cells[0] == (me + ranks - 1) % ranks);
         CHECK(cells[5] == (me + 1) % ranks);
     }

@@ -136,10 +136,13 @@ static void killed_after_record(void)
 }
 
 /* On the host backend entering says so. A stream cannot: it waits for good, but
- * the end of the barrier lets it go. */
+ * wharf_stream_synchronize looks at the ranks meanwhile, as a copy of pageable
+ * memory does, and the end of the barrier lets it go. */
 static void killed_before_barrier(void)
 {
+    wharf_buffer *buffer = t_attach(node, 4096, 0);
     wharf_barrier *barrier = NULL;
+    int pageable;
 
     T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
     T_OK(wharf_barrier_enter(barrier, NULL));
@@ -152,6 +155,9 @@ static void killed_before_barrier(void)
     } else {
         T_OK(wharf_barrier_enter(barrier, NULL));
         T_OK(wharf_barrier_enter(barrier, NULL));
+        told(wharf_stream_synchronize(node, NULL, 0), WHARF_EPEER, LATE_MS);
+        told(wharf_get(buffer, t_me, 0, &pageable, sizeof pageable, NULL),
+             WHARF_EPEER, LATE_MS);
         told(wharf_barrier_destroy(&barrier), WHARF_EPEER, LATE_MS);
         T_CHECK(barrier == NULL);
     }

@@ -181,6 +181,10 @@ static void wrong_arguments(void)
     T_REFUSES(WHARF_EARG, "event", wharf_event_query(NULL, 1));
     T_REFUSES(WHARF_EARG, "event", wharf_event_synchronize(NULL, 1, 0));
     T_REFUSES(WHARF_EARG, NULL, wharf_event_synchronize(mine, 1, -5));
+    T_REFUSES(WHARF_EARG, "node", wharf_stream_synchronize(NULL, NULL, 0));
+    T_REFUSES(WHARF_EARG, "timeout_ms is -5",
+              wharf_stream_synchronize(node, NULL, -5));
+    T_OK(wharf_stream_synchronize(node, NULL, 0));
     T_REFUSES(WHARF_EARG, NULL, wharf_event_destroy(NULL));
     T_REFUSES(WHARF_EARG, NULL, wharf_event_destroy(&event));
     T_REFUSES(WHARF_ESTATE, "rank", wharf_event_record(others, NULL, NULL));
@@ -282,8 +286,11 @@ static void foreign_stream(void)
         T_OK(wharf_event_record(event, NULL, &number));
         T_EQ_INT(1, number);
     }
-    if (foreign != NULL)
+    if (foreign != NULL) {
         T_REFUSES(WHARF_EARG, "stream", wharf_event_wait(event, foreign, 1));
+        T_REFUSES(WHARF_EARG, "stream",
+                  wharf_stream_synchronize(node, foreign, 0));
+    }
     T_OK(wharf_event_wait(event, NULL, 1));
     t_barrier();
     t_foreign_stream_destroy(node, foreign);

@@ -232,6 +232,47 @@ static void slots_reused(void)
     end(&s);
 }
 
+/* An event is destroyed while its record and the waits for it are still in the
+ * streams; the next one in its slot is recorded by a rank that is not busy. */
+static void destroyed_early(void)
+{
+    setup s = begin();
+    wharf_stream idle = t_stream_create(s.node);
+    void *own = t_segment(s.own, t_me, NULL);
+
+    for (int round = 0; round < 4; round++) {
+        unsigned char value = (unsigned char)(round + 1);
+        int busy = round % t_ranks;
+        int next = (round + 1) % t_ranks;
+        wharf_event *event = NULL;
+
+        T_OK(wharf_event_create(s.node, busy, &event));
+        if (t_me == busy) {
+            for (int i = 0; i < 20; i++)
+                write_late(&s, 0xee);
+            write_late(&s, value);
+            T_OK(wharf_event_record(event, s.stream, NULL));
+        }
+        T_OK(wharf_event_wait(event, s.stream, 1));
+        t_stream_copy(s.node, s.stream, own, t_segment(s.source, busy, NULL),
+                      BYTES);
+        T_OK(wharf_event_destroy(&event));
+
+        T_OK(wharf_event_create(s.node, next, &event));
+        if (t_me == next)
+            T_OK(wharf_event_record(event, idle, NULL));
+        T_OK(wharf_event_wait(event, idle, 1));
+        T_OK(wharf_stream_synchronize(s.node, idle, 0));
+        T_OK(wharf_event_destroy(&event));
+        T_OK(wharf_stream_synchronize(s.node, s.stream, 0));
+        T_EQ_INT(-1, t_dev_check_value(t_place(s.node, s.own, t_me), own, BYTES,
+                                       value));
+        t_barrier();
+    }
+    t_stream_destroy(s.node, idle);
+    end(&s);
+}
+
 /* A record in a graph is refused, and the capture goes on; a wait for an issued
  * record stands in a graph. */
 static void captured(void)
@@ -278,6 +319,7 @@ static const t_case cases[] = {
     {"to_the_host", to_the_host, T_ANY},
     {"two_streams", two_streams, T_ANY},
     {"slots_reused", slots_reused, T_ANY},
+    {"destroyed_early", destroyed_early, T_ANY},
     {"captured", captured, T_CUDA},
     {NULL, NULL, 0},
 };

@@ -19,9 +19,9 @@ typedef struct t_field {
     wharf_stream stream;
     int sets;
     size_t bytes;
-    wharf_buffer *buffer[WHARF_EXCHANGE_MAX_SETS];
-    unsigned char *copy[WHARF_EXCHANGE_MAX_SETS];
-    unsigned char *taken[WHARF_EXCHANGE_MAX_SETS]; /* 1: receive box */
+    wharf_buffer *buffer[WHARF_MAX_EXCHANGE_SETS];
+    unsigned char *copy[WHARF_MAX_EXCHANGE_SETS];
+    unsigned char *taken[WHARF_MAX_EXCHANGE_SETS]; /* 1: receive box */
 } t_field;
 
 static inline char *t_field_memory(const t_field *f, int set)

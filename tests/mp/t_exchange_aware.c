@@ -109,8 +109,8 @@ static void ring(void)
     t_field f = t_field_begin(node = t_open(), 2, BYTES);
     int right = (t_me + 1) % t_ranks, left = (t_me + t_ranks - 1) % t_ranks;
     wharf_exchange_box out[2][2], in[2][2];
-    wharf_exchange_plan plan = {.struct_size = sizeof plan};
-    wharf_exchange_info info = {.struct_size = sizeof info};
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
+    wharf_exchange_info info = WHARF_EXCHANGE_INFO_INIT;
     wharf_exchange *x;
 
     carrier = t_stream_create(node);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A rank is killed in the middle of an exchange: the others are told by finish,
- * or on GPUs by wait and destroy, and end by themselves.
+ * or on GPUs by a wait for the stream and by
+ * destroy, and end by themselves.
  *
  * As t_death.c: the launcher's exit status says nothing here, the line "death:
  * ... all right" does. What the survivors have to tell one another lies in a
@@ -118,7 +119,7 @@ static void round_without(ground *g)
         T_STATUS(WHARF_EPEER, wharf_exchange_finish(g->x, g->f.stream));
     } else {
         T_OK(wharf_exchange_run(g->x, g->f.stream));
-        told(wharf_exchange_wait(g->x, g->f.stream, 0));
+        told(wharf_stream_synchronize(node, g->f.stream, 0));
         /* One more behind it. */
         T_OK(wharf_exchange_run(g->x, g->f.stream));
     }

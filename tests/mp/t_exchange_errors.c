@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Exchanges that are asked for wrongly: what is said, on which ranks, and that
  * the next one works. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
 #include "t_exchange.h"
 
 enum { BYTES = 4096 };
@@ -158,8 +163,8 @@ static void arguments(void)
     wharf_exchange *x = NULL;
 
     lists_right(&g);
-    for (int sets = -1; sets <= WHARF_EXCHANGE_MAX_SETS + 1;
-         sets += WHARF_EXCHANGE_MAX_SETS + 2) {
+    for (int sets = -1; sets <= WHARF_MAX_EXCHANGE_SETS + 1;
+         sets += WHARF_MAX_EXCHANGE_SETS + 2) {
         options.sets = sets;
         T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "options.sets is",
                 wharf_exchange_create(node, MPI_COMM_WORLD, 2, g.ring, &options,
@@ -279,7 +284,7 @@ static bool one_node(const ground *g)
 static void states(void)
 {
     ground g = begin();
-    wharf_exchange_plan plan = {.struct_size = sizeof plan};
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
     wharf_exchange *x, *dead;
     bool alone;
 
@@ -312,8 +317,6 @@ static void states(void)
                 wharf_exchange_destroy(&x));
     if (t_me == 0 && !alone)
         T_OK(wharf_exchange_finish(x, g.f.stream));
-    T_REFUSES(WHARF_EARG, "timeout_ms is -1",
-              wharf_exchange_wait(x, g.f.stream, -1));
     if (t_mode_get() == T_HOST)
         T_REFUSES(WHARF_EARG, "has none",
                   wharf_exchange_start(x, (wharf_stream)(void *)&x));
@@ -326,7 +329,8 @@ static void states(void)
 }
 
 /* One rank is late by more than the deadline: finish says who, and may be
- * called again. GPUs wait in the stream, where `wait` looks after them. */
+ * called again. GPUs wait in the stream, where wharf_stream_synchronize
+ * looks after them. */
 static void late_rank(void)
 {
     ground g = begin();
@@ -353,7 +357,7 @@ static void late_rank(void)
         } else if (!remote && t_me == 0) {
             T_OK(wharf_exchange_finish(x, g.f.stream));
             T_REFUSES(WHARF_ETIMEDOUT, "not complete in time",
-                      wharf_exchange_wait(x, g.f.stream, 100));
+                      wharf_stream_synchronize(g.f.node, g.f.stream, 100));
         }
     }
     t_barrier();
@@ -390,9 +394,10 @@ static void topologies(void)
     wharf_exchange_block block = WHARF_EXCHANGE_BLOCK_INIT;
     wharf_exchange *x = NULL;
     const int dims[4] = {t_ranks, 1, 1, 1}, periods[4] = {1, 0, 0, 0};
-    MPI_Comm four, two;
+    MPI_Comm four, three, two;
 
     MPI_Cart_create(MPI_COMM_WORLD, 4, dims, periods, 0, &four);
+    MPI_Cart_create(MPI_COMM_WORLD, 3, dims, periods, 0, &three);
     MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &two);
     block.cell = 4;
     block.extent[0] = block.extent[1] = 8;
@@ -429,9 +434,75 @@ static void topologies(void)
     block.extent[1] = 800;
     T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "beyond the segment's size",
             wharf_exchange_create_cart(node, two, &block, NULL, &x));
+    block.extent[1] = 8;
+    block.offset[0] = (size_t)-16;
+    T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "beyond every address space",
+            wharf_exchange_create_cart(node, two, &block, NULL, &x));
+    /* So many planes that offsets wrap to where they seem right. */
+    block = (wharf_exchange_block)WHARF_EXCHANGE_BLOCK_INIT;
+    block.cell = 4;
+    block.extent[0] = (size_t)1 << 62;
+    block.extent[1] = block.extent[2] = 1;
+    block.ghost[0] = 1;
+    block.buffer[0] = g.f.buffer[0];
+    T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "beyond every address space",
+            wharf_exchange_create_cart(node, three, &block, NULL, &x));
     T_EQ_PTR(NULL, x);
     MPI_Comm_free(&four);
+    MPI_Comm_free(&three);
     MPI_Comm_free(&two);
+    end(&g);
+}
+
+/* ---- Its thread ---------------------------------------------------------- */
+
+/* SigBlk of a thread of that name in this process; 0: there is none. */
+static uint64_t blocked_by(const char *name)
+{
+    char path[300], line[80];
+    uint64_t mask = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *task;
+
+    while (tasks != NULL && (task = readdir(tasks)) != NULL) {
+        bool named = false;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *status = fopen(path, "re");
+        while (status != NULL && fgets(line, sizeof line, status) != NULL) {
+            named = named || (strncmp(line, "Name:\t", 6) == 0 &&
+                              strncmp(line + 6, name, strlen(name)) == 0);
+            if (named && strncmp(line, "SigBlk:\t", 8) == 0)
+                mask = strtoull(line + 8, NULL, 16);
+        }
+        if (status != NULL)
+            fclose(status);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    return mask;
+}
+
+/* The program's signals do not come to the thread that drives messages. */
+static void signals_elsewhere(void)
+{
+    ground g = begin();
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
+    wharf_exchange *x;
+
+    lists_right(&g);
+    T_OK(make(&g, 2, &x));
+    T_OK(wharf_exchange_plan_get(x, &plan));
+    for (int i = 0; plan.progress == WHARF_EXCHANGE_PROGRESS_THREAD; i++) {
+        uint64_t mask = blocked_by("wharf messages");
+
+        if (mask >> (SIGUSR1 - 1) & mask >> (SIGALRM - 1) & 1)
+            break;
+        /* It has its name a moment after it was started. */
+        T_CHECK(mask == 0 && i < 500);
+        usleep(2000);
+    }
+    t_exchange_destroy(x);
     end(&g);
 }
 
@@ -450,6 +521,7 @@ int main(int argc, char **argv)
         {"late_rank", late_rank, T_ANY},
         {"node_closed", node_closed, T_ANY},
         {"topologies", topologies, T_ANY},
+        {"signals_elsewhere", signals_elsewhere, T_ANY},
         {NULL, NULL, 0},
     };
     int level = MPI_THREAD_SINGLE;

@@ -179,7 +179,7 @@ static wharf_exchange *grid_exchange(const t_field *f, const grid *g,
 {
     wharf_exchange_options options = WHARF_EXCHANGE_OPTIONS_INIT;
     wharf_exchange_block block = WHARF_EXCHANGE_BLOCK_INIT;
-    wharf_exchange_plan plan = {.struct_size = sizeof plan};
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
     wharf_exchange *x = NULL;
 
     options.sets = f->sets;

@@ -9,7 +9,7 @@ enum { BYTES = 3100 };
 
 /* To the right neighbour and to the left one; one rank is both, or itself. */
 static void ring_of(t_field *f, wharf_exchange_transfer transfers[2],
-                    wharf_exchange_box boxes[4][WHARF_EXCHANGE_MAX_SETS])
+                    wharf_exchange_box boxes[4][WHARF_MAX_EXCHANGE_SETS])
 {
     int right = (t_me + 1) % t_ranks, left = (t_me + t_ranks - 1) % t_ranks;
 
@@ -27,7 +27,7 @@ static void ring_sets(int sets)
 {
     wharf_node *node = t_open();
     t_field f = t_field_begin(node, sets, BYTES);
-    wharf_exchange_box boxes[4][WHARF_EXCHANGE_MAX_SETS];
+    wharf_exchange_box boxes[4][WHARF_MAX_EXCHANGE_SETS];
     wharf_exchange_transfer transfers[2];
     wharf_exchange *x;
 
@@ -43,7 +43,7 @@ static void ring(void)
 {
     for (int sets = 1; sets <= 3; sets++)
         ring_sets(sets);
-    ring_sets(WHARF_EXCHANGE_MAX_SETS);
+    ring_sets(WHARF_MAX_EXCHANGE_SETS);
 }
 
 /* ---- Strides ----------------------------------------------------------- */
@@ -91,7 +91,7 @@ static void one_way(void)
     wharf_exchange_transfer *transfers =
         calloc((size_t)t_ranks, sizeof *transfers);
     wharf_exchange_box box[2], into[2];
-    wharf_exchange_info info = {.struct_size = sizeof info};
+    wharf_exchange_info info = WHARF_EXCHANGE_INFO_INIT;
     wharf_exchange *x;
     int count = t_me == 0 ? t_ranks - 1 : 1;
 
@@ -286,7 +286,7 @@ static void two_plans(void)
     wharf_node *node = t_open();
     t_field f = t_field_begin(node, 1, BYTES),
             g = t_field_begin(node, 2, BYTES);
-    wharf_exchange_box boxes[2][4][WHARF_EXCHANGE_MAX_SETS];
+    wharf_exchange_box boxes[2][4][WHARF_MAX_EXCHANGE_SETS];
     wharf_exchange_transfer one[2], two[2];
     wharf_exchange *x, *y;
 

@@ -34,8 +34,8 @@ static ground begin(int sets, bool one_way, wharf_switch ready,
 {
     int right = (t_me + 1) % t_ranks, left = (t_me + t_ranks - 1) % t_ranks;
     wharf_exchange_options options = WHARF_EXCHANGE_OPTIONS_INIT;
-    wharf_exchange_box out[DIRECTIONS][WHARF_EXCHANGE_MAX_SETS];
-    wharf_exchange_box in[DIRECTIONS][WHARF_EXCHANGE_MAX_SETS];
+    wharf_exchange_box out[DIRECTIONS][WHARF_MAX_EXCHANGE_SETS];
+    wharf_exchange_box in[DIRECTIONS][WHARF_MAX_EXCHANGE_SETS];
     ground g = {.node = t_open(), .sets = sets, .one_way = one_way};
 
     g.stream = t_stream_create(g.node);
@@ -209,8 +209,8 @@ static void always_ready(void)
 static void queries(void)
 {
     ground g = begin(2, false, WHARF_SWITCH_UNSET, WHARF_SWITCH_UNSET);
-    wharf_exchange_plan plan = {.struct_size = sizeof plan};
-    wharf_exchange_info info = {.struct_size = sizeof info};
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
+    wharf_exchange_info info = WHARF_EXCHANGE_INFO_INIT;
     bool remote = getenv("WHARF_EXCHANGE_REMOTE") != NULL;
     bool alone = t_ranks == 1, spans = wharf_node_size(g.node) != t_ranks;
 
@@ -258,7 +258,7 @@ static void queries(void)
         T_CHECK(strcmp("unknown", wharf_exchange_way_name(info.way)) != 0);
     }
     T_REFUSES(WHARF_EARG, "index is 4", wharf_exchange_info_get(g.x, 4, &info));
-    T_OK(wharf_exchange_wait(g.x, g.stream, 0));
+    T_OK(wharf_stream_synchronize(g.node, g.stream, 0));
     end(&g);
 }
 
@@ -278,6 +278,8 @@ static void replays(void)
     t_stream_sync(g.node, g.stream);
     t_barrier();
     t_graph_begin(g.stream);
+    T_REFUSES(WHARF_EUNSUPPORTED, "being captured",
+              wharf_stream_synchronize(g.node, g.stream, 0));
     for (int set = 0; set < 2; set++) {
         if (set == 0) {
             T_OK(wharf_exchange_run(g.x, g.stream));
@@ -291,7 +293,7 @@ static void replays(void)
     graph = t_graph_end(g.stream);
     for (int i = 0; i < replays; i++)
         t_graph_launch(graph, g.stream);
-    T_OK(wharf_exchange_wait(g.x, g.stream, 20000));
+    T_OK(wharf_stream_synchronize(g.node, g.stream, 20000));
     T_EQ_INT(-1, t_dev_check_value(
                      t_place(g.node, g.field, wharf_node_rank(g.node)),
                      field + offset_of(0, 0, false), BYTES,
@@ -339,7 +341,7 @@ static void captured(void)
 static void refused(void)
 {
     ground g = begin(2, false, WHARF_SWITCH_UNSET, WHARF_SWITCH_UNSET);
-    wharf_exchange_plan plan = {.struct_size = sizeof plan};
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
     bool remote = getenv("WHARF_EXCHANGE_REMOTE") != NULL;
 
     T_OK(wharf_exchange_plan_get(g.x, &plan));

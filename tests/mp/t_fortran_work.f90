@@ -199,7 +199,8 @@ contains
     call ok(wharf_worker_lend(worker, second, 1), 'lend')
     call check(ask(worker, 2, 0) == 2, 'buffers')
     call check(wharf_worker_receive(worker, c_loc(now), c_sizeof(now), &
-                                    timeout_ms=0) == WHARF_ENOTREADY, 'none')
+                                    timeout_ms=WHARF_NO_WAIT) &
+               == WHARF_ENOTREADY, 'none')
     now = task(1, 0, 0)
     call ok(wharf_worker_send(worker, c_loc(now), c_sizeof(now)), 'die')
     call check(wharf_worker_receive(worker, c_loc(now), c_sizeof(now)) &
@@ -309,7 +310,7 @@ contains
         call ok(wharf_exchange_start(exchange), 'start')
         call ok(wharf_exchange_finish(exchange), 'finish')
       end if
-      call ok(wharf_exchange_wait(exchange), 'wait')
+      call ok(wharf_stream_synchronize(node), 'wait')
       call check(all(bytes(33:48) == 10*round + before), 'theirs')
       call check(bytes(32) == 10*round + me .and. bytes(49) == bytes(32), 'own')
     end do

@@ -84,8 +84,7 @@ static void published_by_each(wharf_buffer *buffer)
     }
 }
 
-/* ---- Cases ----------------------------------------------------------------
- */
+/* ---- Cases --------------------------------------------------------------- */
 
 static void joined_and_left(void)
 {

@@ -81,8 +81,7 @@ static int stay(const char *name, int ranks, int wait_ms)
     return 0;
 }
 
-/* ---- What a reader cannot do ----------------------------------------------
- */
+/* ---- What a reader cannot do --------------------------------------------- */
 
 static void store_faults(volatile char *where)
 {
@@ -180,8 +179,7 @@ static int guest_calls(const char *name)
     return 0;
 }
 
-/* ---- Other users, strangers, crowds ---------------------------------------
- */
+/* ---- Other users, strangers, crowds -------------------------------------- */
 
 /* `uid`: becomes this user, and wants what root has published. */
 static int other_user(const char *name, unsigned uid, int admitted)

@@ -75,8 +75,7 @@ static void join_and_leave(const char *name)
     T_OK(wharf_leave(&joined));
 }
 
-/* ---- Cases ----------------------------------------------------------------
- */
+/* ---- Cases --------------------------------------------------------------- */
 
 /* More silent ones than there is room for: whoever asks is answered. */
 static void silent_crowd(void)

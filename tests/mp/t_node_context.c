@@ -11,7 +11,7 @@
 
 static wharf_device my_device(const wharf_node *node)
 {
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
 
     T_OK(wharf_node_device(node, t_me, &device));
     return device;

@@ -116,8 +116,8 @@ static void links(void)
 static void bad_queries(void)
 {
     wharf_node *node = t_open();
-    wharf_device device = {.struct_size = sizeof device};
-    wharf_link link = {.struct_size = sizeof link};
+    wharf_device device = WHARF_DEVICE_INIT;
+    wharf_link link = WHARF_LINK_INIT;
     MPI_Comm comm;
     int rank = 0;
 

@@ -24,7 +24,7 @@ static void mask(const char *text)
 
 static wharf_device device_of(const wharf_node *node, int rank)
 {
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
 
     T_OK(wharf_node_device(node, rank, &device));
     return device;

@@ -240,21 +240,22 @@ static void views(void)
     options.mechanism = WHARF_MECHANISM_KERNEL;
     T_OK(wharf_notify_create(node, 0, &options, &notify));
     T_OK(wharf_barrier_create(node, 0, NULL, &options, &barrier));
-    T_REFUSES(WHARF_EARG, "view is NULL", wharf_notify_device(notify, NULL));
-    T_REFUSES(WHARF_EARG, "view is NULL", wharf_barrier_device(barrier, NULL));
+    T_REFUSES(WHARF_EARG, "view is NULL", wharf_notify_view_get(notify, NULL));
+    T_REFUSES(WHARF_EARG, "view is NULL",
+              wharf_barrier_view_get(barrier, NULL));
     if (t_mode_get() == T_HOST) {
         T_REFUSES(WHARF_EUNSUPPORTED, "no kernels",
-                  wharf_notify_device(notify, &view));
+                  wharf_notify_view_get(notify, &view));
         T_REFUSES(WHARF_EUNSUPPORTED, "no kernels",
-                  wharf_barrier_device(barrier, &all));
-    } else if (wharf_notify_device(notify, &view) == WHARF_OK) {
+                  wharf_barrier_view_get(barrier, &all));
+    } else if (wharf_notify_view_get(notify, &view) == WHARF_OK) {
         T_EQ_INT(0, view.waiter);
         T_EQ_INT(t_me, view.rank);
         T_CHECK(view.words != NULL && view.timeout_ns > 0);
-        T_OK(wharf_barrier_device(barrier, &all));
+        T_OK(wharf_barrier_view_get(barrier, &all));
         T_EQ_INT(t_ranks, all.members);
         T_CHECK(all.words != NULL && all.timeout_ns > 0);
-        T_OK(wharf_barrier_device(barrier, &all));
+        T_OK(wharf_barrier_view_get(barrier, &all));
     }
     T_OK(wharf_barrier_destroy(&barrier));
     T_OK(wharf_notify_destroy(&notify));
@@ -281,7 +282,7 @@ static void chosen(void)
 
     for (int a = 0; a < t_ranks; a++)
         for (int b = 0; b < t_ranks; b++) {
-            wharf_link link = {.struct_size = sizeof link};
+            wharf_link link = WHARF_LINK_INIT;
 
             if (a == b)
                 continue;

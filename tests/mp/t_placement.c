@@ -18,7 +18,7 @@
 
 static wharf_device device_of(const wharf_node *node, int rank)
 {
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_device device = WHARF_DEVICE_INIT;
 
     T_OK(wharf_node_device(node, rank, &device));
     return device;
@@ -26,7 +26,7 @@ static wharf_device device_of(const wharf_node *node, int rank)
 
 static wharf_link link_of(const wharf_node *node, int a, int b)
 {
-    wharf_link link = {.struct_size = sizeof link};
+    wharf_link link = WHARF_LINK_INIT;
 
     T_OK(wharf_node_link(node, a, b, &link));
     return link;

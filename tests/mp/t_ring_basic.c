@@ -70,7 +70,7 @@ static void scene_close(void)
 
 static void ring_open(const wharf_ring_options *options)
 {
-    wharf_ring_info info = {.struct_size = sizeof info};
+    wharf_ring_info info = WHARF_RING_INFO_INIT;
 
     s.ring = NULL;
     s.saw = 0;
@@ -253,12 +253,11 @@ static void on_the_cpu(void)
     scene_close();
 }
 
-/* ---- Joining and leaving --------------------------------------------------
- */
+/* ---- Joining and leaving ------------------------------------------------- */
 
 static int consumers_now(void)
 {
-    wharf_ring_info info = {.struct_size = sizeof info};
+    wharf_ring_info info = WHARF_RING_INFO_INIT;
 
     T_OK(wharf_ring_info_get(s.ring, &info));
     return info.consumers;

@@ -66,8 +66,7 @@ static void in_time(void)
         T_FAIL("%lld ms after the death, the most is %d", late, LATE_MS);
 }
 
-/* ---- The ring --------------------------------------------------------------
- */
+/* ---- The ring ------------------------------------------------------------ */
 
 static char *piece(int i)
 {
@@ -183,8 +182,7 @@ static void go_on(void)
     }
 }
 
-/* ---- Cases ------------------------------------------------------------------
- */
+/* ---- Cases --------------------------------------------------------------- */
 
 /* Dies between begin and end, after a few slots. */
 static void consumer_holding(void)

@@ -72,8 +72,7 @@ static wharf_status consume(void)
     return st;
 }
 
-/* ---- Deadlines ------------------------------------------------------------
- */
+/* ---- Deadlines ----------------------------------------------------------- */
 
 static void slow_consumer(void)
 {
@@ -164,8 +163,7 @@ static void after_drain_timeout(void)
     scene_close();
 }
 
-/* ---- Who may call what -----------------------------------------------------
- */
+/* ---- Who may call what --------------------------------------------------- */
 
 static void out_of_turn(void)
 {
@@ -360,7 +358,7 @@ static void alone(void)
 static void describes(void)
 {
     wharf_ring_options options;
-    wharf_ring_info info = {.struct_size = sizeof info};
+    wharf_ring_info info = WHARF_RING_INFO_INIT;
 
     scene_open();
     options = options_of(3, WHARF_RING_SHARED, WHARF_SPACE_HOST);

@@ -17,7 +17,7 @@ static wharf_space space;
 static void ring_open(wharf_space where)
 {
     wharf_ring_options options = WHARF_RING_OPTIONS_INIT;
-    wharf_ring_info info = {.struct_size = sizeof info};
+    wharf_ring_info info = WHARF_RING_INFO_INIT;
 
     node = t_open();
     stream = t_stream_create(node);

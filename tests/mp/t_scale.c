@@ -92,8 +92,8 @@ static void handles(void)
     T_EQ_INT(few.ranges, all.ranges);
     /* Rank 0 is the hub of the descriptor channel: a socket a rank. An owner
      * keeps one of its exports open; the control block, its lock and the socket
-     * to rank 0 follow. What was imported and could not be exported again is
-     * kept to be lent: a descriptor a block. */
+     * to rank 0 follow. Of what was imported a descriptor a block is kept,
+     * to be lent. */
     if (t_me > 0)
         T_CHECK(few.descriptors <= 4 + few.gpus &&
                 all.descriptors == few.descriptors);

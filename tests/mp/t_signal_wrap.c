@@ -163,7 +163,7 @@ static void exchange_wraps(void)
 {
     enum { SETS = 3, BEFORE = 6, ALL = 18 };
     wharf_exchange_options options = WHARF_EXCHANGE_OPTIONS_INIT;
-    wharf_exchange_plan plan = {.struct_size = sizeof plan};
+    wharf_exchange_plan plan = WHARF_EXCHANGE_PLAN_INIT;
     wharf_exchange_box out[SETS], in[SETS];
     int left = (t_me + t_ranks - 1) % t_ranks;
     wharf_exchange_transfer ring[] = {{(t_me + 1) % t_ranks, 0, 1, out, NULL},

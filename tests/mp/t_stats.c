@@ -18,13 +18,13 @@ static void reading(void)
     size_t known = offsetof(wharf_stats, live_events);
 
     T_EQ_INT(sizeof stats, stats.struct_size);
-    T_REFUSES(WHARF_EARG, NULL, wharf_stats_read(NULL));
+    T_REFUSES(WHARF_EARG, NULL, wharf_stats_get(NULL));
     stats.struct_size = 0;
-    T_REFUSES(WHARF_EARG, "size", wharf_stats_read(&stats));
+    T_REFUSES(WHARF_EARG, "size", wharf_stats_get(&stats));
     /* An older caller's shorter struct is filled as far as it goes. */
     memset(&old, 0x5a, sizeof old);
     old.stats.struct_size = known;
-    T_OK(wharf_stats_read(&old.stats));
+    T_OK(wharf_stats_get(&old.stats));
     T_EQ_INT(0, old.stats.live_buffers);
     for (size_t i = known; i < sizeof old; i++)
         T_EQ_INT(0x5a, old.bytes[i]);
@@ -50,8 +50,10 @@ static void printing(void)
 #undef T_PRINTED
     free(text);
     T_REFUSES(WHARF_EARG, NULL, wharf_stats_print(NULL));
+    T_REFUSES(WHARF_EARG, NULL, wharf_environment_print(NULL));
     if (full != NULL) {
         T_REFUSES(WHARF_EOS, NULL, wharf_stats_print(full));
+        T_REFUSES(WHARF_EOS, NULL, wharf_environment_print(full));
         fclose(full);
     }
     t_detach(buffer);

@@ -208,7 +208,7 @@ static void failures(void)
     TRACED("wharf_ring_produce_end", NULL, WHARF_EARG,
            wharf_ring_produce_end(NULL, 1, NULL));
     TRACED("wharf_worker_send", NULL, WHARF_EARG,
-           wharf_worker_send(NULL, &from, sizeof from, 0));
+           wharf_worker_send(NULL, &from, sizeof from, WHARF_NO_WAIT));
     T_CHECK(TRACED("wharf_event_create", "agree", WHARF_EARG,
                    wharf_event_create(node, -1, &event)) > 0);
     T_CHECK(TRACED("wharf_buffer_attach", "agree", WHARF_EARG,
@@ -225,8 +225,7 @@ static const t_case cases[] = {
     {NULL, NULL, 0},
 };
 
-/* ---- Not asked for, or nobody there --------------------------------------
- */
+/* ---- Not asked for, or nobody there -------------------------------------- */
 
 static void off(void)
 {

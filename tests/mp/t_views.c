@@ -54,7 +54,7 @@ static void notify_counts(void)
     wharf_notify *notify = notify_create(node, WHARF_MECHANISM_KERNEL);
     wharf_notify_view view = {.ranks = -1};
 
-    T_OK(wharf_notify_device(notify, &view));
+    T_OK(wharf_notify_view_get(notify, &view));
     T_EQ_INT(t_ranks, view.ranks);
     T_EQ_INT(t_me, view.rank);
     T_EQ_INT(0, view.waiter);
@@ -85,8 +85,8 @@ static void barrier_words(void)
     uint32_t *words[16] = {NULL}, first, second;
 
     T_CHECK(t_ranks <= 16);
-    T_OK(wharf_barrier_device(barrier, &view));
-    T_OK(wharf_barrier_device(barrier, &again));
+    T_OK(wharf_barrier_view_get(barrier, &view));
+    T_OK(wharf_barrier_view_get(barrier, &again));
     T_EQ_INT(t_ranks, view.members);
     T_EQ_INT(t_me, view.member);
     T_EQ_INT(30000, (long long)(view.timeout_ns / 1000000));
@@ -123,14 +123,14 @@ static void segments(void)
     void *table[16];
 
     T_CHECK(t_ranks <= 16);
-    T_OK(wharf_buffer_device(buffer, &view));
+    T_OK(wharf_buffer_view_get(buffer, &view));
     T_EQ_INT(t_ranks, view.ranks);
     T_EQ_INT(t_me, view.rank);
     t_dev_read(node, table, (const void *)view.segments,
                (size_t)t_ranks * sizeof table[0]);
     for (int r = 0; r < t_ranks; r++)
         T_EQ_PTR(t_segment(buffer, r, NULL), table[r]);
-    T_REFUSES(WHARF_EARG, "NULL", wharf_buffer_device(buffer, NULL));
+    T_REFUSES(WHARF_EARG, "NULL", wharf_buffer_view_get(buffer, NULL));
     t_detach(buffer);
     t_close(node);
 }
@@ -148,12 +148,13 @@ static void refused(void)
     wharf_notify_view view = {.ranks = -1};
     wharf_barrier_view other = {.members = -1};
 
-    T_REFUSES(WHARF_EUNSUPPORTED, why, wharf_notify_device(notify, &view));
-    T_REFUSES(WHARF_EUNSUPPORTED, why, wharf_barrier_device(barrier, &other));
-    T_REFUSES(WHARF_EARG, "view is NULL", wharf_notify_device(notify, NULL));
-    T_REFUSES(WHARF_EARG, "view is NULL", wharf_barrier_device(barrier, NULL));
-    T_REFUSES(WHARF_EARG, "notify", wharf_notify_device(NULL, &view));
-    T_REFUSES(WHARF_EARG, "barrier", wharf_barrier_device(NULL, &other));
+    T_REFUSES(WHARF_EUNSUPPORTED, why, wharf_notify_view_get(notify, &view));
+    T_REFUSES(WHARF_EUNSUPPORTED, why, wharf_barrier_view_get(barrier, &other));
+    T_REFUSES(WHARF_EARG, "view is NULL", wharf_notify_view_get(notify, NULL));
+    T_REFUSES(WHARF_EARG, "view is NULL",
+              wharf_barrier_view_get(barrier, NULL));
+    T_REFUSES(WHARF_EARG, "notify", wharf_notify_view_get(NULL, &view));
+    T_REFUSES(WHARF_EARG, "barrier", wharf_barrier_view_get(NULL, &other));
     /* Outputs are as they were. */
     T_EQ_INT(-1, view.ranks);
     T_EQ_INT(-1, other.members);

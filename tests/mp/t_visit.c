@@ -52,23 +52,23 @@ static void pair_close(int fds[2])
     wi_sys_close(&fds[1]);
 }
 
-static wharf_status begin(const wi_visit_parcel *parcel,
-                          const wi_visit_wish *wish, wharf_node **guest)
+static wharf_status begin(const wi_bundle *bundle, const wi_visit_wish *wish,
+                          wharf_node **guest)
 {
     int fds[2];
     wharf_status st;
 
     pair(fds);
-    T_OK(wi_parcel_send(parcel, fds[0], wi_deadline_in_ms(5000)));
+    T_OK(wi_bundle_send(bundle, fds[0], wi_deadline_in_ms(5000)));
     st = wi_visit_begin(fds[1], wish, wi_deadline_in_ms(5000), guest);
     pair_close(fds);
     return st;
 }
 
 /* What wi_offer_send sends of all three buffers. */
-static wi_visit_parcel parcel_of_all(void)
+static wi_bundle parcel_of_all(void)
 {
-    wi_visit_parcel parcel = {0};
+    wi_bundle bundle = {0};
     wi_offer *offer = NULL;
     int fds[2];
 
@@ -76,22 +76,22 @@ static wi_visit_parcel parcel_of_all(void)
     T_OK(wi_offer_make(node, 3, buffers, false, &offer));
     T_OK(wi_offer_send(offer, fds[0], wi_deadline_in_ms(5000)));
     T_EQ_INT(0, fds[1] < 0);
-    T_OK(wi_parcel_receive(&parcel, fds[1], wi_deadline_in_ms(5000)));
-    T_EQ_INT(wi_offer_descriptors(offer), parcel.count);
+    T_OK(wi_bundle_receive(&bundle, fds[1], wi_deadline_in_ms(5000)));
+    T_EQ_INT(wi_offer_descriptors(offer), bundle.count);
     wi_offer_free(offer);
     pair_close(fds);
-    return parcel;
+    return bundle;
 }
 
 static void right(void)
 {
     attach_all();
-    wi_visit_parcel parcel = parcel_of_all();
+    wi_bundle bundle = parcel_of_all();
     wi_visit_wish wish = {.keep_current = true};
     wharf_node *guest = NULL;
     int some = 0;
 
-    T_OK(begin(&parcel, &wish, &guest));
+    T_OK(begin(&bundle, &wish, &guest));
     T_EQ_INT(3, wi_visit_buffers(guest));
     T_CHECK(wi_visit_buffer(guest, 3) == NULL);
     T_CHECK(wi_visit_buffer(node, 0) == NULL && wi_node_is_guest(guest));
@@ -121,32 +121,32 @@ static void right(void)
             t_check_segment(node, buffers[i], rank, 70 + (uint64_t)i);
     wi_visit_end(&guest);
     T_CHECK(guest == NULL);
-    wi_parcel_clear(&parcel);
+    wi_bundle_clear(&bundle);
     detach_all();
 }
 
 static void wishes(void)
 {
     attach_all();
-    wi_visit_parcel parcel = parcel_of_all();
+    wi_bundle bundle = parcel_of_all();
     wi_visit_wish wish = {.keep_current = true, .read_only = true};
     int next = (t_me + 1) % t_ranks;
     wharf_node *guest = NULL;
 
-    T_OK(begin(&parcel, &wish, &guest));
+    T_OK(begin(&bundle, &wish, &guest));
     for (int rank = 0; rank < t_ranks; rank++)
         T_EQ_INT(1, t_info(wi_visit_buffer(guest, 1), rank).write_protected);
     T_OK(wharf_node_close(&guest));
     wish = (wi_visit_wish){.keep_current = true, .other_rank = true};
     wish.rank = next;
-    T_OK(begin(&parcel, &wish, &guest));
+    T_OK(begin(&bundle, &wish, &guest));
     T_EQ_INT(next, wharf_node_rank(guest));
     T_EQ_INT(0, t_info(wi_visit_buffer(guest, 1), next).write_protected);
     T_OK(wharf_node_close(&guest));
     wish.rank = t_ranks;
-    T_STATUS(WHARF_EARG, begin(&parcel, &wish, &guest));
+    T_STATUS(WHARF_EARG, begin(&bundle, &wish, &guest));
     T_CHECK(guest == NULL);
-    wi_parcel_clear(&parcel);
+    wi_bundle_clear(&bundle);
     detach_all();
 }
 
@@ -160,7 +160,7 @@ static uint64_t random_next(uint64_t *state)
 
 /* One word, or half of one, becomes something that a count or an offset should
  * not be. */
-static void spoil(wi_visit_parcel *parcel, uint64_t *state)
+static void spoil(wi_bundle *bundle, uint64_t *state)
 {
     static const uint64_t odd[] = {0,
                                    1,
@@ -173,12 +173,12 @@ static void spoil(wi_visit_parcel *parcel, uint64_t *state)
                                    4096,
                                    513,
                                    (uint64_t)1 << 46};
-    size_t at = random_next(state) % (parcel->length / 4) * 4;
+    size_t at = random_next(state) % (bundle->length / 4) * 4;
     uint64_t value = odd[random_next(state) % (sizeof odd / sizeof *odd)];
-    size_t bytes = random_next(state) % 2 && at + 8 <= parcel->length ? 8 : 4;
+    size_t bytes = random_next(state) % 2 && at + 8 <= bundle->length ? 8 : 4;
     uint64_t was = 0;
 
-    memcpy(&was, parcel->bytes + at, bytes);
+    memcpy(&was, bundle->bytes + at, bytes);
     switch (random_next(state) % 4) {
     case 0:
         value = was + 1;
@@ -192,13 +192,13 @@ static void spoil(wi_visit_parcel *parcel, uint64_t *state)
     default:
         break;
     }
-    memcpy(parcel->bytes + at, &value, bytes);
+    memcpy(bundle->bytes + at, &value, bytes);
 }
 
 /* A guest that did come to be must be usable, and go. */
-static void try_spoilt(const wi_visit_parcel *good, uint64_t *state)
+static void try_spoilt(const wi_bundle *good, uint64_t *state)
 {
-    wi_visit_parcel bad = {.length = good->length, .count = good->count};
+    wi_bundle bad = {.length = good->length, .count = good->count};
     wi_visit_wish wish = {.keep_current = true};
     wharf_node *guest = NULL;
     wharf_error error;
@@ -229,7 +229,7 @@ static void try_spoilt(const wi_visit_parcel *good, uint64_t *state)
 static void spoilt(void)
 {
     attach_all();
-    wi_visit_parcel good = parcel_of_all();
+    wi_bundle good = parcel_of_all();
     uint64_t state = 88172645463325252 + (uint64_t)t_me;
     wharf_stats before = t_stats();
     t_holdings held = t_holdings_get();
@@ -241,7 +241,7 @@ static void spoilt(void)
     for (int i = 0; i < 3; i++)
         for (int rank = 0; rank < t_ranks; rank++)
             t_check_segment(node, buffers[i], rank, 60 + (uint64_t)i);
-    wi_parcel_clear(&good);
+    wi_bundle_clear(&good);
     detach_all();
 }
 

@@ -11,31 +11,30 @@
 #include <mpi.h>
 #include <signal.h>
 
-/* ---- Messages ---------------------------------------------------------------
- */
+/* ---- Messages ------------------------------------------------------------ */
 
 static void messages(void)
 {
     wharf_node *node = t_open();
     wharf_worker *worker = t_worker_start(node, NULL);
-    static char large[WHARF_WORKER_MESSAGE + 1];
+    static char large[WHARF_MAX_MESSAGE + 1];
     t_task small = {0};
     size_t size = 77;
 
     T_EQ_INT(8, (intmax_t)t_ask(worker, T_ECHO, 8, 5).value);
-    T_STATUS(WHARF_ENOTREADY,
-             wharf_worker_receive(worker, &small, sizeof small, &size, 0));
+    T_STATUS(WHARF_ENOTREADY, wharf_worker_receive(worker, &small, sizeof small,
+                                                   &size, WHARF_NO_WAIT));
     T_REFUSES(WHARF_ETIMEDOUT, "no message",
               wharf_worker_receive(worker, &small, sizeof small, &size, 20));
     T_EQ_INT(77, (intmax_t)size);
     t_tell(worker, T_ECHO, 9, 6);
     T_REFUSES(WHARF_EARG, "room for 3",
-              wharf_worker_receive(worker, &small, 3, &size, -1));
-    T_OK(wharf_worker_receive(worker, large, sizeof large, &size, -1));
+              wharf_worker_receive(worker, &small, 3, &size, 0));
+    T_OK(wharf_worker_receive(worker, large, sizeof large, &size, 0));
     T_EQ_INT((intmax_t)sizeof small, (intmax_t)size);
     T_REFUSES(WHARF_EARG, "the most is",
-              wharf_worker_send(worker, large, sizeof large, -1));
-    T_REFUSES(WHARF_EARG, "NULL", wharf_worker_send(worker, NULL, 4, -1));
+              wharf_worker_send(worker, large, sizeof large, 0));
+    T_REFUSES(WHARF_EARG, "NULL", wharf_worker_send(worker, NULL, 4, 0));
     T_REFUSES(WHARF_EARG, "timeout_ms",
               wharf_worker_send(worker, large, 4, -2));
     T_EQ_INT(2, (intmax_t)t_report(worker).sent);
@@ -58,7 +57,7 @@ static void pipelined(void)
             t_tell(worker, T_ECHO, sent++, 0);
             continue;
         }
-        T_OK(wharf_worker_receive(worker, &answer, sizeof answer, NULL, -1));
+        T_OK(wharf_worker_receive(worker, &answer, sizeof answer, NULL, 0));
         T_EQ_INT(got++, answer.value);
     }
     t_worker_stop(worker);
@@ -71,7 +70,7 @@ static void flooded(void)
     wharf_worker *worker = t_worker_start(node, NULL);
     t_task answer;
     uint64_t got = 0;
-    int patience_ms = -1; /* until it has joined */
+    int patience_ms = 0; /* until it has joined */
 
     t_tell(worker, T_FLOOD, 100000, 1);
     while (wharf_worker_receive(worker, &answer, sizeof answer, NULL,
@@ -87,8 +86,7 @@ static void flooded(void)
     t_close(node);
 }
 
-/* ---- Buffers ----------------------------------------------------------------
- */
+/* ---- Buffers ------------------------------------------------------------- */
 
 static wharf_buffer *attach_host(wharf_node *node, size_t size)
 {
@@ -169,7 +167,7 @@ static void lent_later(void)
     /* Its successor has both. */
     t_tell(worker, T_DIE_SIGNAL, SIGKILL, 0);
     T_STATUS(WHARF_EWORKER,
-             wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+             wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     t_ask(worker, T_CHECK_ALL, 1, 7);
     T_FAILS(MPI_COMM_WORLD, WHARF_ESTATE, 0, "lent to",
             wharf_buffer_detach(&second));
@@ -203,8 +201,7 @@ static void lend_off(void)
     t_close(node);
 }
 
-/* ---- Deaths -----------------------------------------------------------------
- */
+/* ---- Deaths -------------------------------------------------------------- */
 
 /* The order kills the worker; the death is told once, and is the one that was
  * meant; the next worker finds the buffers as they were. */
@@ -212,12 +209,12 @@ static void dies(wharf_worker *worker, t_order order, int value,
                  wharf_death how, int code, const char *part)
 {
     int deaths = t_report(worker).deaths;
-    wharf_worker_death death = {.struct_size = sizeof death};
+    wharf_worker_death death = WHARF_WORKER_DEATH_INIT;
     t_task lost;
 
     t_tell(worker, order, value, 0);
     T_REFUSES(WHARF_EWORKER, part,
-              wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+              wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     T_OK(wharf_worker_death_get(worker, deaths + 1, &death));
     T_EQ_INT(how, death.how);
     if (code != INT32_MIN)
@@ -242,7 +239,7 @@ static void deaths(void)
     wharf_buffer *buffer = t_attach(node, 100000, 0);
     wharf_worker_options options = t_worker_options(&buffer, 1);
     wharf_worker *worker;
-    wharf_worker_report last = {.struct_size = sizeof last};
+    wharf_worker_report last = WHARF_WORKER_REPORT_INIT;
 
     /* The first use of a GPU takes its time. */
     options.silence_ms = t_mode_get() == T_GPU ? 2000 : T_SILENCE_MS;
@@ -287,15 +284,15 @@ static void told_once(void)
     while (t_report(worker).starts < 2)
         usleep(1000);
     /* The answer that came before the death comes before its news. */
-    T_OK(wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+    T_OK(wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     T_EQ_INT(4, lost.value);
     T_STATUS(WHARF_EWORKER,
-             wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+             wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     t_ask(worker, T_ECHO, 5, 5);
     t_tell(worker, T_DIE_EXIT, 8, 0);
     while (t_report(worker).starts < 3)
         usleep(1000);
-    T_STATUS(WHARF_EWORKER, wharf_worker_send(worker, &task, sizeof task, -1));
+    T_STATUS(WHARF_EWORKER, wharf_worker_send(worker, &task, sizeof task, 0));
     t_ask(worker, T_ECHO, 6, 6);
     t_worker_stop(worker);
     t_close(node);
@@ -326,7 +323,7 @@ static void many_deaths(void)
 
         t_tell(worker, fault ? T_DIE_TOLD : T_DIE_SEGV, 0, 0);
         T_STATUS(WHARF_EWORKER,
-                 wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+                 wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
         t_ask(worker, T_CHECK_ALL, 0, 3);
     }
     T_EQ_INT(faults, t_report(worker).deaths);

@@ -13,7 +13,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { T_SILENCE_MS = 3000 };
 #else
-enum { T_SILENCE_MS = 150 };
+enum { T_SILENCE_MS = 500 };
 #endif
 
 /* The thread sanitizer has other uses for the addresses that are tried. */

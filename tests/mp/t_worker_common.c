@@ -16,8 +16,7 @@ static wharf_worker *me;
 static wharf_node *node;
 static int fds_at_start, fd_most;
 
-/* ---- The worker -------------------------------------------------------------
- */
+/* ---- The worker ---------------------------------------------------------- */
 
 /* That of opendir is not counted. */
 static void count_descriptors(void)
@@ -84,7 +83,8 @@ static void flood(t_task *task)
     for (int i = 0; i < task->value; i++) {
         t_task one = {.order = T_FLOOD, .seed = (uint64_t)i};
 
-        went += wharf_worker_send(me, &one, sizeof one, 0) == WHARF_OK;
+        went +=
+            wharf_worker_send(me, &one, sizeof one, WHARF_NO_WAIT) == WHARF_OK;
     }
     task->numbers[0] = went;
 }
@@ -117,8 +117,8 @@ static void refusals(void)
     wharf_worker *worker = NULL;
     wharf_node *same = node;
     const char *argv[] = {"true", NULL};
-    wharf_link link = {.struct_size = sizeof link};
-    wharf_device device = {.struct_size = sizeof device};
+    wharf_link link = WHARF_LINK_INIT;
+    wharf_device device = WHARF_DEVICE_INIT;
     void *const *table = NULL;
     MPI_Comm comm;
 
@@ -235,7 +235,7 @@ static void obey(t_task *task, bool *stays)
     default:
         die(task);
     }
-    T_OK(wharf_worker_send(me, task, sizeof *task, -1));
+    T_OK(wharf_worker_send(me, task, sizeof *task, 0));
 }
 
 void t_worker_main(int argc, char **argv)
@@ -254,7 +254,7 @@ void t_worker_main(int argc, char **argv)
         exit(0); /* stopped before it had begun */
     T_OK(st);
     T_OK(wharf_worker_node(me, &node));
-    while ((st = wharf_worker_receive(me, &task, sizeof task, &size, -1)) ==
+    while ((st = wharf_worker_receive(me, &task, sizeof task, &size, 0)) ==
            WHARF_OK) {
         T_EQ_INT((intmax_t)sizeof task, (intmax_t)size);
         obey(&task, &stays);
@@ -267,8 +267,7 @@ void t_worker_main(int argc, char **argv)
     exit(0);
 }
 
-/* ---- The rank ---------------------------------------------------------------
- */
+/* ---- The rank ------------------------------------------------------------ */
 
 wharf_worker_options t_worker_options(wharf_buffer *const *buffers, int count)
 {
@@ -312,7 +311,7 @@ void t_tell(wharf_worker *worker, t_order order, int value, uint64_t seed)
 {
     t_task task = {.order = (int)order, .value = value, .seed = seed};
 
-    T_OK(wharf_worker_send(worker, &task, sizeof task, -1));
+    T_OK(wharf_worker_send(worker, &task, sizeof task, 0));
 }
 
 t_task t_ask(wharf_worker *worker, t_order order, int value, uint64_t seed)
@@ -321,7 +320,7 @@ t_task t_ask(wharf_worker *worker, t_order order, int value, uint64_t seed)
     size_t size = 0;
 
     t_tell(worker, order, value, seed);
-    T_OK(wharf_worker_receive(worker, &answer, sizeof answer, &size, -1));
+    T_OK(wharf_worker_receive(worker, &answer, sizeof answer, &size, 0));
     T_EQ_INT((intmax_t)sizeof answer, (intmax_t)size);
     T_EQ_INT((int)order, answer.order);
     T_CHECK(seed == answer.seed);
@@ -330,7 +329,7 @@ t_task t_ask(wharf_worker *worker, t_order order, int value, uint64_t seed)
 
 wharf_worker_report t_report(wharf_worker *worker)
 {
-    wharf_worker_report report = {.struct_size = sizeof report};
+    wharf_worker_report report = WHARF_WORKER_REPORT_INIT;
 
     T_OK(wharf_worker_report_get(worker, &report));
     return report;

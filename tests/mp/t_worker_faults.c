@@ -99,7 +99,7 @@ static int join_with(int kind, long n)
     const char *argv[] = {path, "fault", which, number, NULL};
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     wharf_worker_options options = t_worker_options(buffers, 2);
-    wharf_worker_report report = {.struct_size = sizeof report};
+    wharf_worker_report report = WHARF_WORKER_REPORT_INIT;
     wharf_worker *worker = NULL;
     t_task none;
 
@@ -110,7 +110,7 @@ static int join_with(int kind, long n)
     options.restarts = 0;
     T_OK(wharf_worker_start(node, argv, &options, &worker));
     T_STATUS(WHARF_ELIMIT,
-             wharf_worker_receive(worker, &none, sizeof none, NULL, -1));
+             wharf_worker_receive(worker, &none, sizeof none, NULL, 0));
     T_OK(wharf_worker_stop(&worker, &report));
     T_EQ_INT(WHARF_DEATH_EXIT, report.last.how);
     return report.last.code;

@@ -55,17 +55,17 @@ static void gives_up(wharf_node *node, const char *const *argv, int join_ms,
     options.backoff_ms = 40;
     T_OK(wharf_worker_start(node, argv, &options, &worker));
     T_STATUS(WHARF_EWORKER,
-             wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+             wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     for (;;) {
         wharf_status st =
-            wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1);
+            wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0);
 
         if (st == WHARF_ELIMIT)
             break;
         T_STATUS(WHARF_EWORKER, st);
     }
     T_REFUSES(WHARF_ELIMIT, part,
-              wharf_worker_send(worker, &lost, sizeof lost, -1));
+              wharf_worker_send(worker, &lost, sizeof lost, 0));
     report = t_report(worker);
     T_EQ_INT(3, report.deaths);
     T_EQ_INT(3, report.starts);
@@ -101,7 +101,7 @@ static void forks(void)
     T_CHECK(child > 1 && kill(child, 0) == 0);
     t_tell(worker, T_DIE_SIGNAL, SIGSEGV, 0);
     T_STATUS(WHARF_EWORKER,
-             wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+             wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     t_wait_gone(child);
     child = (int)t_ask(worker, T_FORK, 0, 0).numbers[0];
     t_worker_stop(worker);
@@ -114,7 +114,7 @@ static void stop_ignored(void)
     wharf_node *node = t_open();
     wharf_worker_options options = t_worker_options(NULL, 0);
     wharf_worker *worker;
-    wharf_worker_report last = {.struct_size = sizeof last};
+    wharf_worker_report last = WHARF_WORKER_REPORT_INIT;
     int pid;
 
     options.stop_ms = 100;
@@ -135,7 +135,7 @@ static void stopped_at_once(void)
 
     for (int i = 0; i < 5; i++) {
         wharf_worker *worker = t_worker_start(node, NULL);
-        wharf_worker_report last = {.struct_size = sizeof last};
+        wharf_worker_report last = WHARF_WORKER_REPORT_INIT;
 
         usleep((unsigned)i * 700);
         T_OK(wharf_worker_stop(&worker, &last));
@@ -249,7 +249,7 @@ static void *receive_all(void *argument)
     t_task answer;
 
     for (int i = 0; i < 200; i++)
-        T_OK(wharf_worker_receive(argument, &answer, sizeof answer, NULL, -1));
+        T_OK(wharf_worker_receive(argument, &answer, sizeof answer, NULL, 0));
     return NULL;
 }
 

@@ -4,8 +4,9 @@
  *
  * Each rank starts four: one at rest, one that has forked, one that is stopped,
  * one that never joins. It prints their numbers ("pid N"), then ends as
- * argv[1] says: killed, exited, aborted; or waits, to be ended by others. The
- * script worker_orphan.sh looks for what is left.
+ * argv[1] says: killed, exited, aborted; or waits, to be ended by others
+ * ("rank N" is its own number). The script worker_orphan.sh looks for what is
+ * left.
  */
 #include "t_worker.h"
 
@@ -55,7 +56,7 @@ int main(int argc, char **argv)
     buffer = t_attach(node, 100000, 0);
     start_all(node, &buffer);
     t_barrier();
-    printf("ready\n");
+    printf("rank %d\nready\n", (int)getpid());
     fflush(stdout);
     if (t_me == 0 && strcmp(how, "killed") == 0)
         raise(SIGKILL);

@@ -51,7 +51,7 @@ static void workers_go_on(void)
     t_ask(worker, T_CHECK_ALL, 1, 22);
     t_tell(worker, T_DIE_SIGNAL, SIGSEGV, 0);
     T_STATUS(WHARF_EWORKER,
-             wharf_worker_receive(worker, &lost, sizeof lost, NULL, -1));
+             wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     t_ask(worker, T_CHECK_ALL, 0, 21);
     t_ask(worker, T_CHECK_ALL, 1, 22);
 }

@@ -34,8 +34,7 @@ ssize_t recv(int fd, void *buffer, size_t size, int flags)
     return got;
 }
 
-/* ---- The workers ------------------------------------------------------------
- */
+/* ---- The workers --------------------------------------------------------- */
 
 static void no_more_addresses(void)
 {
@@ -65,7 +64,7 @@ static void rude_main(int argc, char **argv)
     }
     T_OK(wharf_worker_join(NULL, &worker));
     if (strcmp(argv[2], "first") == 0)
-        T_OK(wharf_worker_send(worker, "!", 1, -1));
+        T_OK(wharf_worker_send(worker, "!", 1, 0));
     if (strcmp(argv[2], "lines") == 0)
         for (int i = 0; i < 20000; i++)
             printf("line %d\n", i);
@@ -77,8 +76,8 @@ static void rude_main(int argc, char **argv)
     if (strcmp(argv[2], "poor") == 0)
         no_more_addresses();
     fflush(stdout);
-    while (wharf_worker_receive(worker, any, sizeof any, &size, -1) == WHARF_OK)
-        T_OK(wharf_worker_send(worker, any, size, -1));
+    while (wharf_worker_receive(worker, any, sizeof any, &size, 0) == WHARF_OK)
+        T_OK(wharf_worker_send(worker, any, size, 0));
     T_OK(wharf_worker_leave(&worker));
     exit(0);
 }
@@ -99,8 +98,8 @@ static void expect_echo(wharf_worker *worker)
 {
     char any[8] = "";
 
-    T_OK(wharf_worker_send(worker, "x", 1, -1));
-    T_OK(wharf_worker_receive(worker, any, sizeof any, NULL, -1));
+    T_OK(wharf_worker_send(worker, "x", 1, 0));
+    T_OK(wharf_worker_receive(worker, any, sizeof any, NULL, 0));
     T_EQ_INT('x', any[0]);
 }
 
@@ -119,7 +118,7 @@ static void at_work_after_a_message(void)
         wharf_worker_state state;
         char any;
 
-        T_OK(wharf_worker_receive(worker, &any, 1, NULL, -1));
+        T_OK(wharf_worker_receive(worker, &any, 1, NULL, 0));
         T_OK(wharf_worker_state_get(worker, &state));
         T_EQ_INT(WHARF_WORKER_RUNNING, state);
         t_worker_stop(worker);
@@ -161,7 +160,7 @@ static void left_and_stays(void)
     options.restarts = 0;
     worker = start(node, "left", &options);
     T_REFUSES(WHARF_ELIMIT, "no answer",
-              wharf_worker_receive(worker, &any, 1, NULL, -1));
+              wharf_worker_receive(worker, &any, 1, NULL, 0));
     T_CHECK(t_now_ms() - before < 10 * T_SILENCE_MS + 2000);
     T_EQ_INT(1, t_report(worker).silences);
     T_OK(wharf_worker_stop(&worker, NULL));
@@ -346,8 +345,7 @@ static void slow_stdout_nonblocking(void)
     read_slowly(O_NONBLOCK);
 }
 
-/* ---- Arguments ------------------------------------------------------------
- */
+/* ---- Arguments ----------------------------------------------------------- */
 
 static void arguments(void)
 {
@@ -361,8 +359,8 @@ static void arguments(void)
     T_REFUSES(WHARF_EARG, "struct_size", wharf_worker_stop(&worker, &report));
     T_EQ_PTR(same, worker);
     expect_echo(worker);
-    T_OK(wharf_worker_send(worker, "x", 1, -1));
-    T_OK(wharf_worker_receive(worker, any, SIZE_MAX, NULL, -1));
+    T_OK(wharf_worker_send(worker, "x", 1, 0));
+    T_OK(wharf_worker_receive(worker, any, SIZE_MAX, NULL, 0));
     no = NULL;
     options.read_only = 2;
     T_REFUSES(WHARF_EARG, "read_only",

@@ -6,11 +6,9 @@ foreach(name t_worker t_worker_life)
 endforeach()
 wharf_group_test(NAME t_worker_life NP 2 LABELS gpu)
 wharf_group_test(NAME t_worker NP 1 LABELS fake)
-# Imported memory exported again, and by legacy handles.
-wharf_group_test(NAME t_worker NP 3 LABELS fake SUFFIX reexport ARGS buffers
-                 lent_later ENV WHARF_FAKE_CAPS=reexport)
 wharf_group_test(NAME t_worker NP 3 LABELS mp SUFFIX lend_off ARGS lend_off
                  ENV WHARF_LEND=off)
+# Handles that are plain bytes.
 wharf_group_test(NAME t_worker NP 3 LABELS fake SUFFIX ipc ARGS buffers
                  ENV WHARF_FAKE_CAPS=no_vmm)
 wharf_group_test(NAME t_worker NP 3 LABELS fake SUFFIX fabric ARGS buffers

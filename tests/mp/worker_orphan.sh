@@ -22,7 +22,14 @@ while alive "$job" && [ "$(grep -c '^ready' "$log")" -lt 2 ]; do
     seconds=$((seconds + 1))
     [ "$seconds" -lt 300 ] || break
 done
-[ "$how" != launcher ] || kill -9 "$job"
+if [ "$how" = launcher ]; then
+    kill -9 "$job"
+    # The ranks of some launchers (Open MPI 5) go on without it.
+    sleep 1
+    for rank in $(sed -n 's/^rank \([0-9]*\)$/\1/p' "$log"); do
+        ! alive "$rank" || kill -9 "$rank"
+    done
+fi
 wait "$job" 2>/dev/null
 
 if grep -q 'skipped:' "$log"; then

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Runs a command that must end with an exit code and print something:
-#   cmake [-DCODE=1] [-DSENTENCE=regex] [-DLIST=ranks -DLENGTH=3] \
-#         -P expect.cmake -- COMMAND ARGS...
-# CODE: exit code, 0 if not given. SENTENCE: on stdout or stderr; NOT: a regex
-# that must not be there. LIST: stdout
-# is one JSON object with a list of that name and LENGTH elements; with dots, as
-# in nodes.0.ranks, the list is deeper.
+#   cmake [-DCODE=1] [-DSENTENCE=regex] [-DNOT=regex] \
+#         [-DLIST=ranks -DLENGTH=3] -P expect.cmake -- COMMAND ARGS...
+# CODE: exit code, 0 if not given. SENTENCE: on stdout or stderr; NOT: must not
+# be there. LIST: stdout is one JSON object with a list of that name and LENGTH
+# elements; with dots, as in nodes.0.ranks, the list is deeper.
 set(command)
 set(started OFF)
 math(EXPR last "${CMAKE_ARGC} - 1")

@@ -10,15 +10,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef unsigned long long device_ptr;
+#include "t_driver.h"
+#include "t_test.h"
 
 /* The entry points used, with the types of cuda.h spelled plainly. */
 static struct {
-    int (*memcpy_htod)(device_ptr, const void *, size_t);
-    int (*memcpy_dtoh)(void *, device_ptr, size_t);
-    int (*memset_d8)(device_ptr, unsigned char, size_t);
-    int (*memcpy_async)(device_ptr, device_ptr, size_t, void *);
-    int (*memset_d8_async)(device_ptr, unsigned char, size_t, void *);
+    int (*memcpy_htod)(t_device_ptr, const void *, size_t);
+    int (*memcpy_dtoh)(void *, t_device_ptr, size_t);
+    int (*memset_d8)(t_device_ptr, unsigned char, size_t);
+    int (*memcpy_async)(t_device_ptr, t_device_ptr, size_t, void *);
+    int (*memset_d8_async)(t_device_ptr, unsigned char, size_t, void *);
     int (*stream_create)(void **, unsigned);
     int (*stream_destroy)(void *);
     int (*stream_synchronize)(void *);
@@ -38,65 +39,28 @@ static struct {
 
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "t_device: %s: %s\n", what, why);
-    abort();
-}
-
-static void must(int result, const char *call)
-{
-    char text[32];
-
-    if (result == 0)
-        return;
-    snprintf(text, sizeof text, "CUresult %d", result);
-    die(call, text);
-}
-
-static void find(void *library, const char *name, void *slot)
-{
-    void *symbol = dlsym(library, name);
-
-    if (symbol == NULL)
-        die(name, "not in the driver library");
-    memcpy(slot, &symbol, sizeof symbol);
-}
-
-static const char *library_path(void)
-{
-    const char *path = getenv("WHARF_CUDA_DRIVER");
-
-    return path != NULL && path[0] != '\0' ? path : "libcuda.so.1";
-}
-
 static void load(void)
 {
-    const char *path = library_path();
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-
-    if (library == NULL)
-        die(path, dlerror());
-    find(library, "cuMemcpyHtoD_v2", &cu.memcpy_htod);
-    find(library, "cuMemcpyDtoH_v2", &cu.memcpy_dtoh);
-    find(library, "cuMemsetD8_v2", &cu.memset_d8);
-    find(library, "cuMemcpyAsync", &cu.memcpy_async);
-    find(library, "cuMemsetD8Async", &cu.memset_d8_async);
-    find(library, "cuStreamCreate", &cu.stream_create);
-    find(library, "cuStreamDestroy_v2", &cu.stream_destroy);
-    find(library, "cuStreamSynchronize", &cu.stream_synchronize);
-    find(library, "cuCtxGetCurrent", &cu.ctx_get_current);
-    find(library, "cuCtxSetCurrent", &cu.ctx_set_current);
-    find(library, "cuCtxGetDevice", &cu.ctx_get_device);
-    find(library, "cuCtxSynchronize", &cu.ctx_synchronize);
-    find(library, "cuDevicePrimaryCtxRetain", &cu.primary_retain);
-    find(library, "cuDevicePrimaryCtxRelease_v2", &cu.primary_release);
-    find(library, "cuDevicePrimaryCtxGetState", &cu.primary_get_state);
-    find(library, "cuInit", &cu.init);
-    find(library, "cuDeviceGetUuid_v2", &cu.device_get_uuid);
-    find(library, "cuDeviceGet", &cu.device_get);
-    find(library, "cuDeviceGetCount", &cu.device_get_count);
-    find(library, "cuMemGetInfo_v2", &cu.mem_get_info);
+    t_driver_find("cuMemcpyHtoD_v2", &cu.memcpy_htod);
+    t_driver_find("cuMemcpyDtoH_v2", &cu.memcpy_dtoh);
+    t_driver_find("cuMemsetD8_v2", &cu.memset_d8);
+    t_driver_find("cuMemcpyAsync", &cu.memcpy_async);
+    t_driver_find("cuMemsetD8Async", &cu.memset_d8_async);
+    t_driver_find("cuStreamCreate", &cu.stream_create);
+    t_driver_find("cuStreamDestroy_v2", &cu.stream_destroy);
+    t_driver_find("cuStreamSynchronize", &cu.stream_synchronize);
+    t_driver_find("cuCtxGetCurrent", &cu.ctx_get_current);
+    t_driver_find("cuCtxSetCurrent", &cu.ctx_set_current);
+    t_driver_find("cuCtxGetDevice", &cu.ctx_get_device);
+    t_driver_find("cuCtxSynchronize", &cu.ctx_synchronize);
+    t_driver_find("cuDevicePrimaryCtxRetain", &cu.primary_retain);
+    t_driver_find("cuDevicePrimaryCtxRelease_v2", &cu.primary_release);
+    t_driver_find("cuDevicePrimaryCtxGetState", &cu.primary_get_state);
+    t_driver_find("cuInit", &cu.init);
+    t_driver_find("cuDeviceGetUuid_v2", &cu.device_get_uuid);
+    t_driver_find("cuDeviceGet", &cu.device_get);
+    t_driver_find("cuDeviceGetCount", &cu.device_get_count);
+    t_driver_find("cuMemGetInfo_v2", &cu.mem_get_info);
 }
 
 static bool on_device(const wharf_node *node)
@@ -105,11 +69,6 @@ static bool on_device(const wharf_node *node)
         return false;
     pthread_once(&loaded, load);
     return true;
-}
-
-static device_ptr address(const void *pointer)
-{
-    return (device_ptr)(uintptr_t)pointer;
 }
 
 void t_dev_write(const wharf_node *node, void *to, const void *from,
@@ -121,9 +80,10 @@ void t_dev_write(const wharf_node *node, void *to, const void *from,
         memcpy(to, from, bytes);
         return;
     }
-    must(cu.memcpy_htod(address(to), from, bytes), "cuMemcpyHtoD");
+    t_driver_must(cu.memcpy_htod(t_driver_address(to), from, bytes),
+                  "cuMemcpyHtoD");
     /* The copy of small pageable blocks may return before it arrived. */
-    must(cu.ctx_synchronize(), "cuCtxSynchronize");
+    t_driver_must(cu.ctx_synchronize(), "cuCtxSynchronize");
 }
 
 void t_dev_read(const wharf_node *node, void *to, const void *from,
@@ -134,7 +94,8 @@ void t_dev_read(const wharf_node *node, void *to, const void *from,
     if (!on_device(node))
         memcpy(to, from, bytes);
     else
-        must(cu.memcpy_dtoh(to, address(from), bytes), "cuMemcpyDtoH");
+        t_driver_must(cu.memcpy_dtoh(to, t_driver_address(from), bytes),
+                      "cuMemcpyDtoH");
 }
 
 void t_dev_fill(const wharf_node *node, void *to, unsigned char value,
@@ -147,7 +108,7 @@ void t_dev_fill(const wharf_node *node, void *to, unsigned char value,
         return;
     }
     /* Refused for memory of another context, which copies reach. */
-    if (cu.memset_d8(address(to), value, bytes) != 0) {
+    if (cu.memset_d8(t_driver_address(to), value, bytes) != 0) {
         unsigned char *values = malloc(bytes);
 
         if (values == NULL)
@@ -157,7 +118,7 @@ void t_dev_fill(const wharf_node *node, void *to, unsigned char value,
         free(values);
         return;
     }
-    must(cu.ctx_synchronize(), "cuCtxSynchronize");
+    t_driver_must(cu.ctx_synchronize(), "cuCtxSynchronize");
 }
 
 unsigned char t_pattern_byte(uint64_t seed, size_t offset)
@@ -177,7 +138,7 @@ static unsigned char *piece_new(size_t bytes)
     unsigned char *piece = malloc(bytes < PIECE ? bytes + 1 : PIECE);
 
     if (piece == NULL)
-        die("malloc", "no memory");
+        T_FAIL("no memory");
     return piece;
 }
 
@@ -239,20 +200,20 @@ wharf_stream t_stream_create(const wharf_node *node)
 
     /* 1: CU_STREAM_NON_BLOCKING, not ordered behind the default stream. */
     if (on_device(node))
-        must(cu.stream_create(&stream, 1), "cuStreamCreate");
+        t_driver_must(cu.stream_create(&stream, 1), "cuStreamCreate");
     return stream;
 }
 
 void t_stream_destroy(const wharf_node *node, wharf_stream stream)
 {
     if (on_device(node) && stream != NULL)
-        must(cu.stream_destroy(stream), "cuStreamDestroy");
+        t_driver_must(cu.stream_destroy(stream), "cuStreamDestroy");
 }
 
 void t_stream_sync(const wharf_node *node, wharf_stream stream)
 {
     if (on_device(node))
-        must(cu.stream_synchronize(stream), "cuStreamSynchronize");
+        t_driver_must(cu.stream_synchronize(stream), "cuStreamSynchronize");
 }
 
 void t_stream_copy(const wharf_node *node, wharf_stream stream, void *to,
@@ -263,8 +224,9 @@ void t_stream_copy(const wharf_node *node, wharf_stream stream, void *to,
         return;
     }
     /* Either may be host memory that the GPU can reach. */
-    must(cu.memcpy_async(address(to), address(from), bytes, stream),
-         "cuMemcpyAsync");
+    t_driver_must(cu.memcpy_async(t_driver_address(to), t_driver_address(from),
+                                  bytes, stream),
+                  "cuMemcpyAsync");
 }
 
 void t_stream_fill(const wharf_node *node, wharf_stream stream, void *to,
@@ -274,8 +236,9 @@ void t_stream_fill(const wharf_node *node, wharf_stream stream, void *to,
         memset(to, value, bytes);
         return;
     }
-    must(cu.memset_d8_async(address(to), value, bytes, stream),
-         "cuMemsetD8Async");
+    t_driver_must(
+        cu.memset_d8_async(t_driver_address(to), value, bytes, stream),
+        "cuMemsetD8Async");
 }
 
 uintptr_t t_context_current(const wharf_node *node)
@@ -283,14 +246,14 @@ uintptr_t t_context_current(const wharf_node *node)
     void *context = NULL;
 
     if (on_device(node))
-        must(cu.ctx_get_current(&context), "cuCtxGetCurrent");
+        t_driver_must(cu.ctx_get_current(&context), "cuCtxGetCurrent");
     return (uintptr_t)context;
 }
 
 void t_context_set(const wharf_node *node, uintptr_t context)
 {
     if (on_device(node))
-        must(cu.ctx_set_current((void *)context), "cuCtxSetCurrent");
+        t_driver_must(cu.ctx_set_current((void *)context), "cuCtxSetCurrent");
 }
 
 int t_context_device(const wharf_node *node)
@@ -298,7 +261,7 @@ int t_context_device(const wharf_node *node)
     int device = -1;
 
     if (on_device(node) && t_context_current(node) != 0)
-        must(cu.ctx_get_device(&device), "cuCtxGetDevice");
+        t_driver_must(cu.ctx_get_device(&device), "cuCtxGetDevice");
     return device;
 }
 
@@ -310,9 +273,9 @@ bool t_context_active(const wharf_node *node, int ordinal)
 
     if (!on_device(node))
         return false;
-    must(cu.device_get(&device, ordinal), "cuDeviceGet");
-    must(cu.primary_get_state(device, &flags, &active),
-         "cuDevicePrimaryCtxGetState");
+    t_driver_must(cu.device_get(&device, ordinal), "cuDeviceGet");
+    t_driver_must(cu.primary_get_state(device, &flags, &active),
+                  "cuDevicePrimaryCtxGetState");
     return active != 0;
 }
 
@@ -328,11 +291,12 @@ wharf_stream t_foreign_stream_create(const wharf_node *node)
 
     if (t_device_count(node) < 2)
         return NULL;
-    must(cu.device_get(&foreign_device, own == 0 ? 1 : 0), "cuDeviceGet");
-    must(cu.primary_retain(&context, foreign_device),
-         "cuDevicePrimaryCtxRetain");
-    must(cu.ctx_set_current(context), "cuCtxSetCurrent");
-    must(cu.stream_create(&stream, 1), "cuStreamCreate");
+    t_driver_must(cu.device_get(&foreign_device, own == 0 ? 1 : 0),
+                  "cuDeviceGet");
+    t_driver_must(cu.primary_retain(&context, foreign_device),
+                  "cuDevicePrimaryCtxRetain");
+    t_driver_must(cu.ctx_set_current(context), "cuCtxSetCurrent");
+    t_driver_must(cu.stream_create(&stream, 1), "cuStreamCreate");
     t_context_set(node, before);
     return stream;
 }
@@ -342,7 +306,8 @@ void t_foreign_stream_destroy(const wharf_node *node, wharf_stream stream)
     if (stream == NULL)
         return;
     t_stream_destroy(node, stream);
-    must(cu.primary_release(foreign_device), "cuDevicePrimaryCtxRelease");
+    t_driver_must(cu.primary_release(foreign_device),
+                  "cuDevicePrimaryCtxRelease");
 }
 
 int t_device_count(const wharf_node *node)
@@ -350,7 +315,7 @@ int t_device_count(const wharf_node *node)
     int count = 0;
 
     if (on_device(node))
-        must(cu.device_get_count(&count), "cuDeviceGetCount");
+        t_driver_must(cu.device_get_count(&count), "cuDeviceGetCount");
     return count;
 }
 
@@ -359,7 +324,7 @@ static void list_devices(int out)
 {
     int count = 0;
 
-    if (dlopen(library_path(), RTLD_NOW | RTLD_LOCAL) == NULL)
+    if (dlopen(t_driver_path(), RTLD_NOW | RTLD_LOCAL) == NULL)
         _exit(0);
     pthread_once(&loaded, load);
     if (cu.init(0) != 0 || cu.device_get_count(&count) != 0)
@@ -368,8 +333,8 @@ static void list_devices(int out)
         unsigned char uuid[16];
         int device;
 
-        must(cu.device_get(&device, i), "cuDeviceGet");
-        must(cu.device_get_uuid(uuid, device), "cuDeviceGetUuid");
+        t_driver_must(cu.device_get(&device, i), "cuDeviceGet");
+        t_driver_must(cu.device_get_uuid(uuid, device), "cuDeviceGetUuid");
         if (write(out, uuid, sizeof uuid) != (ssize_t)sizeof uuid)
             _exit(1);
     }
@@ -394,10 +359,10 @@ int t_driver_list(char (*uuids)[48], int most)
     pid_t child;
 
     if (pipe(ends) != 0)
-        die("pipe", "failed");
+        T_FAIL("pipe failed");
     child = fork();
     if (child < 0)
-        die("fork", "failed");
+        T_FAIL("fork failed");
     if (child == 0)
         list_devices(ends[1]);
     close(ends[1]);
@@ -410,7 +375,7 @@ int t_driver_list(char (*uuids)[48], int most)
 
 bool t_driver_loaded(void)
 {
-    void *library = dlopen(library_path(), RTLD_NOW | RTLD_NOLOAD);
+    void *library = dlopen(t_driver_path(), RTLD_NOW | RTLD_NOLOAD);
 
     if (library != NULL)
         dlclose(library);
@@ -421,7 +386,7 @@ bool t_driver_loaded(void)
  * not loaded. */
 static bool fake_control(const char *name)
 {
-    void *library = dlopen(library_path(), RTLD_NOW | RTLD_NOLOAD);
+    void *library = dlopen(t_driver_path(), RTLD_NOW | RTLD_NOLOAD);
     void *symbol = library != NULL ? dlsym(library, name) : NULL;
     void (*control)(void);
 
@@ -440,9 +405,9 @@ int t_driver_try_fill(const wharf_node *node, void *to, unsigned char value,
     int result;
 
     if (!on_device(node))
-        die("t_driver_try_fill", "no device");
+        T_FAIL("no device to fill");
     fake_control("fakeCudaExpectFaults");
-    result = cu.memset_d8(address(to), value, bytes);
+    result = cu.memset_d8(t_driver_address(to), value, bytes);
     return result != 0 ? result : cu.ctx_synchronize();
 }
 
@@ -459,7 +424,6 @@ static const char bad_kernel[] = ".version 7.0\n.target sm_70\n"
 
 static void launch_bad_kernel(void)
 {
-    void *library = dlopen(library_path(), RTLD_NOW | RTLD_LOCAL);
     int (*load_module)(void **, const void *);
     int (*get_function)(void **, void *, const char *);
     int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
@@ -467,19 +431,20 @@ static void launch_bad_kernel(void)
     void *module = NULL;
     void *function = NULL;
 
-    find(library, "cuModuleLoadData", &load_module);
-    find(library, "cuModuleGetFunction", &get_function);
-    find(library, "cuLaunchKernel", &launch);
-    must(load_module(&module, bad_kernel), "cuModuleLoadData");
-    must(get_function(&function, module, "bad"), "cuModuleGetFunction");
-    must(launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-         "cuLaunchKernel");
+    t_driver_find("cuModuleLoadData", &load_module);
+    t_driver_find("cuModuleGetFunction", &get_function);
+    t_driver_find("cuLaunchKernel", &launch);
+    t_driver_must(load_module(&module, bad_kernel), "cuModuleLoadData");
+    t_driver_must(get_function(&function, module, "bad"),
+                  "cuModuleGetFunction");
+    t_driver_must(launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+                  "cuLaunchKernel");
 }
 
 int t_driver_ruin(const wharf_node *node)
 {
     if (!on_device(node))
-        die("t_driver_ruin", "no device to ruin");
+        T_FAIL("no device to ruin");
     if (!fake_control("fakeCudaRuinContext"))
         launch_bad_kernel();
     return cu.ctx_synchronize();
@@ -491,6 +456,6 @@ size_t t_device_free_bytes(const wharf_node *node)
     size_t total = 0;
 
     if (on_device(node))
-        must(cu.mem_get_info(&free_bytes, &total), "cuMemGetInfo");
+        t_driver_must(cu.mem_get_info(&free_bytes, &total), "cuMemGetInfo");
     return free_bytes;
 }

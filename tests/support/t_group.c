@@ -321,7 +321,7 @@ wharf_stats t_stats(void)
 
     memset(&stats, 0xa5, sizeof stats);
     stats.struct_size = sizeof stats;
-    T_OK(wharf_stats_read(&stats));
+    T_OK(wharf_stats_get(&stats));
     return stats;
 }
 

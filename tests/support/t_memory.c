@@ -2,7 +2,6 @@
 /* Memory of every kind: see t_memory.h. */
 #include "t_memory.h"
 
-#include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +10,7 @@
 #include <unistd.h>
 
 #include "t_device.h"
-
-typedef unsigned long long device_ptr;
+#include "t_driver.h"
 
 /* Layouts of cuda.h, spelled plainly. */
 typedef struct location {
@@ -45,16 +43,16 @@ typedef struct pool_props {
 enum { PINNED = 1, DEVICE = 1, DESCRIPTOR = 1, READ_WRITE = 3 };
 
 static struct {
-    int (*alloc)(device_ptr *, size_t);
-    int (*free)(device_ptr);
+    int (*alloc)(t_device_ptr *, size_t);
+    int (*free)(t_device_ptr);
     int (*alloc_host)(void **, size_t, unsigned);
     int (*free_host)(void *);
     int (*register_host)(void *, size_t, unsigned);
     int (*unregister_host)(void *);
-    int (*alloc_managed)(device_ptr *, size_t, unsigned);
-    int (*alloc_async)(device_ptr *, size_t, void *);
-    int (*alloc_pool)(device_ptr *, size_t, void *, void *);
-    int (*free_async)(device_ptr, void *);
+    int (*alloc_managed)(t_device_ptr *, size_t, unsigned);
+    int (*alloc_async)(t_device_ptr *, size_t, void *);
+    int (*alloc_pool)(t_device_ptr *, size_t, void *, void *);
+    int (*free_async)(t_device_ptr, void *);
     int (*pool_create)(void **, const pool_props *);
     int (*pool_destroy)(void *);
     int (*synchronize)(void *);
@@ -62,74 +60,51 @@ static struct {
     int (*create)(unsigned long long *, size_t, const allocation_prop *,
                   unsigned long long);
     int (*release)(unsigned long long);
-    int (*reserve)(device_ptr *, size_t, size_t, device_ptr,
+    int (*reserve)(t_device_ptr *, size_t, size_t, t_device_ptr,
                    unsigned long long);
-    int (*unreserve)(device_ptr, size_t);
-    int (*map)(device_ptr, size_t, size_t, unsigned long long,
+    int (*unreserve)(t_device_ptr, size_t);
+    int (*map)(t_device_ptr, size_t, size_t, unsigned long long,
                unsigned long long);
-    int (*unmap)(device_ptr, size_t);
-    int (*set_access)(device_ptr, size_t, const access_desc *, size_t);
+    int (*unmap)(t_device_ptr, size_t);
+    int (*set_access)(t_device_ptr, size_t, const access_desc *, size_t);
     int (*primary_retain)(void **, int);
     int (*primary_release)(int);
-    int (*get_handle)(t_handle *, device_ptr);
-    int (*open_handle)(device_ptr *, t_handle, unsigned);
-    int (*close_handle)(device_ptr);
+    int (*get_handle)(t_handle *, t_device_ptr);
+    int (*open_handle)(t_device_ptr *, t_handle, unsigned);
+    int (*close_handle)(t_device_ptr);
     bool loaded;
 } cu;
 
-static void must(int result, const char *call)
-{
-    if (result == 0)
-        return;
-    fprintf(stderr, "t_memory: %s: CUresult %d\n", call, result);
-    abort();
-}
-
-static void find(void *library, const char *name, void *slot)
-{
-    void *symbol = dlsym(library, name);
-
-    if (symbol == NULL) {
-        fprintf(stderr, "t_memory: %s is not in the driver\n", name);
-        abort();
-    }
-    memcpy(slot, &symbol, sizeof symbol);
-}
-
 static void load(void)
 {
-    const char *path = getenv("WHARF_CUDA_DRIVER");
-    void *library =
-        dlopen(path && path[0] ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-
     if (cu.loaded)
         return;
-    find(library, "cuMemAlloc_v2", &cu.alloc);
-    find(library, "cuMemFree_v2", &cu.free);
-    find(library, "cuMemHostAlloc", &cu.alloc_host);
-    find(library, "cuMemFreeHost", &cu.free_host);
-    find(library, "cuMemHostRegister_v2", &cu.register_host);
-    find(library, "cuMemHostUnregister", &cu.unregister_host);
-    find(library, "cuMemAllocManaged", &cu.alloc_managed);
-    find(library, "cuMemAllocAsync", &cu.alloc_async);
-    find(library, "cuMemAllocFromPoolAsync", &cu.alloc_pool);
-    find(library, "cuMemFreeAsync", &cu.free_async);
-    find(library, "cuMemPoolCreate", &cu.pool_create);
-    find(library, "cuMemPoolDestroy", &cu.pool_destroy);
-    find(library, "cuStreamSynchronize", &cu.synchronize);
-    find(library, "cuMemGetAllocationGranularity", &cu.granularity);
-    find(library, "cuMemCreate", &cu.create);
-    find(library, "cuMemRelease", &cu.release);
-    find(library, "cuMemAddressReserve", &cu.reserve);
-    find(library, "cuMemAddressFree", &cu.unreserve);
-    find(library, "cuMemMap", &cu.map);
-    find(library, "cuMemUnmap", &cu.unmap);
-    find(library, "cuMemSetAccess", &cu.set_access);
-    find(library, "cuDevicePrimaryCtxRetain", &cu.primary_retain);
-    find(library, "cuDevicePrimaryCtxRelease_v2", &cu.primary_release);
-    find(library, "cuIpcGetMemHandle", &cu.get_handle);
-    find(library, "cuIpcOpenMemHandle_v2", &cu.open_handle);
-    find(library, "cuIpcCloseMemHandle", &cu.close_handle);
+    t_driver_find("cuMemAlloc_v2", &cu.alloc);
+    t_driver_find("cuMemFree_v2", &cu.free);
+    t_driver_find("cuMemHostAlloc", &cu.alloc_host);
+    t_driver_find("cuMemFreeHost", &cu.free_host);
+    t_driver_find("cuMemHostRegister_v2", &cu.register_host);
+    t_driver_find("cuMemHostUnregister", &cu.unregister_host);
+    t_driver_find("cuMemAllocManaged", &cu.alloc_managed);
+    t_driver_find("cuMemAllocAsync", &cu.alloc_async);
+    t_driver_find("cuMemAllocFromPoolAsync", &cu.alloc_pool);
+    t_driver_find("cuMemFreeAsync", &cu.free_async);
+    t_driver_find("cuMemPoolCreate", &cu.pool_create);
+    t_driver_find("cuMemPoolDestroy", &cu.pool_destroy);
+    t_driver_find("cuStreamSynchronize", &cu.synchronize);
+    t_driver_find("cuMemGetAllocationGranularity", &cu.granularity);
+    t_driver_find("cuMemCreate", &cu.create);
+    t_driver_find("cuMemRelease", &cu.release);
+    t_driver_find("cuMemAddressReserve", &cu.reserve);
+    t_driver_find("cuMemAddressFree", &cu.unreserve);
+    t_driver_find("cuMemMap", &cu.map);
+    t_driver_find("cuMemUnmap", &cu.unmap);
+    t_driver_find("cuMemSetAccess", &cu.set_access);
+    t_driver_find("cuDevicePrimaryCtxRetain", &cu.primary_retain);
+    t_driver_find("cuDevicePrimaryCtxRelease_v2", &cu.primary_release);
+    t_driver_find("cuIpcGetMemHandle", &cu.get_handle);
+    t_driver_find("cuIpcOpenMemHandle_v2", &cu.open_handle);
+    t_driver_find("cuIpcCloseMemHandle", &cu.close_handle);
     cu.loaded = true;
 }
 
@@ -155,14 +130,9 @@ bool t_kind_possible(const wharf_node *node, t_kind kind)
     return kind != T_KIND_OTHER_DEVICE || t_device_count(node) > 1;
 }
 
-static char *at(device_ptr address)
+static char *at(t_device_ptr pointer)
 {
-    return (char *)(uintptr_t)address;
-}
-
-static device_ptr address(const void *pointer)
-{
-    return (device_ptr)(uintptr_t)pointer;
+    return (char *)(uintptr_t)pointer;
 }
 
 /* ---- Mapped pieces ------------------------------------------------------- */
@@ -179,9 +149,10 @@ static void map_piece(t_memory *m, const allocation_prop *prop, char *to,
 {
     unsigned long long handle = 0;
 
-    must(cu.create(&handle, bytes, prop, 0), "cuMemCreate");
-    must(cu.map(address(to), bytes, 0, handle, 0), "cuMemMap");
-    must(cu.release(handle), "cuMemRelease");
+    t_driver_must(cu.create(&handle, bytes, prop, 0), "cuMemCreate");
+    t_driver_must(cu.map(t_driver_address(to), bytes, 0, handle, 0),
+                  "cuMemMap");
+    t_driver_must(cu.release(handle), "cuMemRelease");
     m->piece[m->pieces++] = bytes;
 }
 
@@ -192,12 +163,13 @@ static void map_pieces(const wharf_node *node, t_memory *m, int handle_types)
                             .handle_types = handle_types,
                             .where = {DEVICE, t_context_device(node)}};
     access_desc access = {prop.where, READ_WRITE};
-    device_ptr base = 0;
+    t_device_ptr base = 0;
     size_t unit = 0;
 
-    must(cu.granularity(&unit, &prop, 0), "cuMemGetAllocationGranularity");
+    t_driver_must(cu.granularity(&unit, &prop, 0),
+                  "cuMemGetAllocationGranularity");
     m->whole = (m->whole + unit - 1) / unit * unit;
-    must(cu.reserve(&base, m->whole, 0, 0, 0), "cuMemAddressReserve");
+    t_driver_must(cu.reserve(&base, m->whole, 0, 0, 0), "cuMemAddressReserve");
     m->base = at(base);
     for (size_t done = 0; done < m->whole;) {
         size_t bytes = m->pieces % 2 == 0 ? unit : 2 * unit;
@@ -207,7 +179,7 @@ static void map_pieces(const wharf_node *node, t_memory *m, int handle_types)
         map_piece(m, &prop, m->base + done, bytes);
         done += bytes;
     }
-    must(cu.set_access(base, m->whole, &access, 1), "cuMemSetAccess");
+    t_driver_must(cu.set_access(base, m->whole, &access, 1), "cuMemSetAccess");
 }
 
 static void unmap_pieces(t_memory *m)
@@ -215,26 +187,27 @@ static void unmap_pieces(t_memory *m)
     char *to = m->base;
 
     for (int i = 0; i < m->pieces; i++) {
-        must(cu.unmap(address(to), m->piece[i]), "cuMemUnmap");
+        t_driver_must(cu.unmap(t_driver_address(to), m->piece[i]),
+                      "cuMemUnmap");
         to += m->piece[i];
     }
-    must(cu.unreserve(address(m->base), m->whole), "cuMemAddressFree");
+    t_driver_must(cu.unreserve(t_driver_address(m->base), m->whole),
+                  "cuMemAddressFree");
 }
 
-/* ---- The others ------------------------------------------------------------
- */
+/* ---- The others ---------------------------------------------------------- */
 
 static void alloc_pool(const wharf_node *node, t_memory *m)
 {
     pool_props props = {.type = PINNED,
                         .handle_types = DESCRIPTOR,
                         .where = {DEVICE, t_context_device(node)}};
-    device_ptr base = 0;
+    t_device_ptr base = 0;
 
-    must(cu.pool_create(&m->pool, &props), "cuMemPoolCreate");
-    must(cu.alloc_pool(&base, m->whole, m->pool, NULL),
-         "cuMemAllocFromPoolAsync");
-    must(cu.synchronize(NULL), "cuStreamSynchronize");
+    t_driver_must(cu.pool_create(&m->pool, &props), "cuMemPoolCreate");
+    t_driver_must(cu.alloc_pool(&base, m->whole, m->pool, NULL),
+                  "cuMemAllocFromPoolAsync");
+    t_driver_must(cu.synchronize(NULL), "cuStreamSynchronize");
     m->base = at(base);
 }
 
@@ -246,12 +219,12 @@ static int other_device(const wharf_node *node)
 static void alloc_other(const wharf_node *node, t_memory *m)
 {
     uintptr_t before = t_context_current(node);
-    device_ptr base = 0;
+    t_device_ptr base = 0;
 
-    must(cu.primary_retain(&m->context, other_device(node)),
-         "cuDevicePrimaryCtxRetain");
+    t_driver_must(cu.primary_retain(&m->context, other_device(node)),
+                  "cuDevicePrimaryCtxRetain");
     t_context_set(node, (uintptr_t)m->context);
-    must(cu.alloc(&base, m->whole), "cuMemAlloc");
+    t_driver_must(cu.alloc(&base, m->whole), "cuMemAlloc");
     m->base = at(base);
     t_dev_fill(node, m->base, 0x5b, m->whole);
     t_context_set(node, before);
@@ -262,9 +235,10 @@ static void free_other(const wharf_node *node, t_memory *m)
     uintptr_t before = t_context_current(node);
 
     t_context_set(node, (uintptr_t)m->context);
-    must(cu.free(address(m->base)), "cuMemFree");
+    t_driver_must(cu.free(t_driver_address(m->base)), "cuMemFree");
     t_context_set(node, before);
-    must(cu.primary_release(other_device(node)), "cuDevicePrimaryCtxRelease");
+    t_driver_must(cu.primary_release(other_device(node)),
+                  "cuDevicePrimaryCtxRelease");
 }
 
 static void map_shared(t_memory *m)
@@ -288,12 +262,12 @@ static void alloc_host(t_memory *m)
         abort();
     m->base = base;
     if (m->kind == T_KIND_REGISTERED)
-        must(cu.register_host(base, m->whole, 2), "cuMemHostRegister");
+        t_driver_must(cu.register_host(base, m->whole, 2), "cuMemHostRegister");
 }
 
 static void alloc(const wharf_node *node, t_memory *m)
 {
-    device_ptr base = 0;
+    t_device_ptr base = 0;
     void *host = NULL;
 
     switch (m->kind) {
@@ -301,21 +275,22 @@ static void alloc(const wharf_node *node, t_memory *m)
         /* The driver's small allocations share blocks. */
         if (m->whole < 2u << 20)
             m->whole = 2u << 20;
-        must(cu.alloc(&base, m->whole), "cuMemAlloc");
+        t_driver_must(cu.alloc(&base, m->whole), "cuMemAlloc");
         break;
     case T_KIND_SMALL:
-        must(cu.alloc(&base, m->whole), "cuMemAlloc");
+        t_driver_must(cu.alloc(&base, m->whole), "cuMemAlloc");
         break;
     case T_KIND_MANAGED:
-        must(cu.alloc_managed(&base, m->whole, 1), "cuMemAllocManaged");
+        t_driver_must(cu.alloc_managed(&base, m->whole, 1),
+                      "cuMemAllocManaged");
         break;
     case T_KIND_ASYNC:
-        must(cu.alloc_async(&base, m->whole, NULL), "cuMemAllocAsync");
-        must(cu.synchronize(NULL), "cuStreamSynchronize");
+        t_driver_must(cu.alloc_async(&base, m->whole, NULL), "cuMemAllocAsync");
+        t_driver_must(cu.synchronize(NULL), "cuStreamSynchronize");
         break;
     case T_KIND_PINNED:
-        must(cu.alloc_host(&host, m->whole, 2), "cuMemHostAlloc");
-        base = address(host);
+        t_driver_must(cu.alloc_host(&host, m->whole, 2), "cuMemHostAlloc");
+        base = t_driver_address(host);
         break;
     case T_KIND_PIECES:
         map_pieces(node, m, DESCRIPTOR);
@@ -365,17 +340,18 @@ void t_memory_free(const wharf_node *node, t_memory *m)
     case T_KIND_PLAIN:
     case T_KIND_SMALL:
     case T_KIND_MANAGED:
-        must(cu.free(address(m->base)), "cuMemFree");
+        t_driver_must(cu.free(t_driver_address(m->base)), "cuMemFree");
         break;
     case T_KIND_POOL:
     case T_KIND_ASYNC:
-        must(cu.free_async(address(m->base), NULL), "cuMemFreeAsync");
-        must(cu.synchronize(NULL), "cuStreamSynchronize");
+        t_driver_must(cu.free_async(t_driver_address(m->base), NULL),
+                      "cuMemFreeAsync");
+        t_driver_must(cu.synchronize(NULL), "cuStreamSynchronize");
         if (m->pool != NULL)
-            must(cu.pool_destroy(m->pool), "cuMemPoolDestroy");
+            t_driver_must(cu.pool_destroy(m->pool), "cuMemPoolDestroy");
         break;
     case T_KIND_PINNED:
-        must(cu.free_host(m->base), "cuMemFreeHost");
+        t_driver_must(cu.free_host(m->base), "cuMemFreeHost");
         break;
     case T_KIND_PIECES:
     case T_KIND_PRIVATE:
@@ -390,33 +366,34 @@ void t_memory_free(const wharf_node *node, t_memory *m)
         break;
     default:
         if (m->kind == T_KIND_REGISTERED)
-            must(cu.unregister_host(m->base), "cuMemHostUnregister");
+            t_driver_must(cu.unregister_host(m->base), "cuMemHostUnregister");
         free(m->base);
         break;
     }
     m->base = m->pointer = NULL;
 }
 
-/* ---- Handles of the program's own ------------------------------------------
- */
+/* ---- Handles of the program's own ---------------------------------------- */
 
 t_handle t_memory_handle(const t_memory *memory)
 {
     t_handle handle;
 
-    must(cu.get_handle(&handle, address(memory->base)), "cuIpcGetMemHandle");
+    t_driver_must(cu.get_handle(&handle, t_driver_address(memory->base)),
+                  "cuIpcGetMemHandle");
     return handle;
 }
 
 void *t_handle_open(t_handle handle)
 {
-    device_ptr opened = 0;
+    t_device_ptr opened = 0;
 
-    must(cu.open_handle(&opened, handle, 1), "cuIpcOpenMemHandle");
+    t_driver_must(cu.open_handle(&opened, handle, 1), "cuIpcOpenMemHandle");
     return at(opened);
 }
 
 void t_handle_close(void *opened)
 {
-    must(cu.close_handle(address(opened)), "cuIpcCloseMemHandle");
+    t_driver_must(cu.close_handle(t_driver_address(opened)),
+                  "cuIpcCloseMemHandle");
 }

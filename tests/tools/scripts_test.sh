@@ -23,6 +23,25 @@ ends 2 '--only needs a value' bash bench.sh all --only
 ends 0 'NVLink multicast stays off' bash bench/many_gpus.sh --help
 ends 2 'usage:' bash bench/many_gpus.sh --nothing
 ends 2 "'x' is not a positive number" bash bench/many_gpus.sh --limit x
+
+# test.sh says by its exit code that a test failed, whatever it did last. A copy
+# of the scripts, with tools that do nothing: a ctest without results failed.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+mkdir "$copy/tools"
+cp -r . "$copy/scripts"
+for tool in cmake ctest apt-get sudo; do
+    printf '#!/bin/sh\n[ "$1" != --version ] || echo version 9.9\n' \
+        >"$copy/tools/$tool"
+    chmod +x "$copy/tools/$tool"
+done
+ends 1 '0 passed, 1 failed' env -u CI PATH="$copy/tools:$PATH" \
+    bash "$copy/scripts/test.sh"
+ends 0 'N passed, N failed' bash test.sh --help
+ends 0 'RANKS' bash demo.sh --help
+ends 1 'RANKS is a number' bash demo.sh many
+ends 0 'all|CHECK' bash check.sh --help
+
 if command -v shellcheck >/dev/null; then
     cd .. || exit 1
     shellcheck -x -S warning scripts/bench.sh scripts/plots.sh \

@@ -20,7 +20,7 @@ static void cause_has(const char *part)
 static void machine(void)
 {
     wharf_topo *topo = t_shape_load("two-socket-8");
-    wharf_gpu gpu = {.struct_size = sizeof gpu};
+    wharf_gpu gpu = WHARF_GPU_INIT;
     struct {
         wharf_gpu gpu;
         char more[8];

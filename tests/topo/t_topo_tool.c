@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "t_test.h"
-#include "tools/plan_offline.h"
+#include "tools/wharf_info_plan.h"
 #include "topo_gen.h"
 
 #define MOST_ARGUMENTS 16
@@ -34,7 +34,7 @@ static int run(const char *arguments)
         old[i] = dup(i + 1);
         T_CHECK(dup2(fd, i + 1) == i + 1);
     }
-    code = wi_tool_plan(argc, argv);
+    code = info_plan(argc, argv);
     fflush(NULL);
     for (int i = 0; i < 2; i++) {
         T_CHECK(dup2(old[i], i + 1) == i + 1);
@@ -137,8 +137,8 @@ static void usage(const char *path)
     char *wanted[] = {(char *)"x", (char *)"--topology=a"};
     char *other[] = {(char *)"x", (char *)"--json"};
 
-    T_CHECK(wi_tool_plan_wanted(2, wanted));
-    T_CHECK(!wi_tool_plan_wanted(2, other));
+    T_CHECK(info_plan_wanted(2, wanted));
+    T_CHECK(!info_plan_wanted(2, other));
     ask(0, "--topology --help", "topology");
     ask(0, "--help", "usage:");
     ask(2, "--topology", "no value for --topology");

@@ -178,8 +178,7 @@ const char *t_shape_about(int index)
     return index >= 0 && index < SHAPES ? shapes[index].about : NULL;
 }
 
-/* ---- Sets -----------------------------------------------------------------
- */
+/* ---- Sets ---------------------------------------------------------------- */
 
 /* A set of consecutive numbers is all that these machines need. */
 typedef struct span {
@@ -263,8 +262,7 @@ static void write_sets(writer *w, span cpus, int node, int count)
     }
 }
 
-/* ---- Objects --------------------------------------------------------------
- */
+/* ---- Objects ------------------------------------------------------------- */
 
 static void write_gpu(writer *w, int index)
 {
@@ -398,8 +396,7 @@ static void write_socket_1(writer *w, int socket)
     fputs("</object>\n", w->out);
 }
 
-/* ---- Matrices -------------------------------------------------------------
- */
+/* ---- Matrices ------------------------------------------------------------ */
 
 static int distance_of(const shape *s, int a, int b)
 {
@@ -491,8 +488,7 @@ static void write_pairs(writer *w)
     write_matrix(w, head, count, w->gpu_index, value);
 }
 
-/* ---- The file -------------------------------------------------------------
- */
+/* ---- The file ------------------------------------------------------------ */
 
 static void write_machine(writer *w)
 {

@@ -6,8 +6,6 @@
 
 #include "t_test.h"
 
-#define NS_PER_MS INT64_C(1000000)
-
 static void check_deadlines(void)
 {
     int64_t before = wi_now_ns();
@@ -16,8 +14,8 @@ static void check_deadlines(void)
 
     T_CHECK(before > 0);
     T_CHECK(wi_now_ns() >= before);
-    T_CHECK(soon >= before + NS_PER_MS);
-    T_CHECK(late >= before + 1000000 * NS_PER_MS);
+    T_CHECK(soon >= before + WI_NS_PER_MS);
+    T_CHECK(late >= before + 1000000 * WI_NS_PER_MS);
     T_CHECK(!wi_deadline_passed(late));
     while (!wi_deadline_passed(soon))
         T_CHECK(wi_now_ns() < late);
@@ -26,7 +24,7 @@ static void check_deadlines(void)
     T_CHECK(wi_deadline_passed(wi_deadline_in_ms(-5)));
     T_CHECK(wi_deadline_passed(wi_deadline_in_ms(INT64_MIN)));
     T_EQ_INT(WI_NEVER, wi_deadline_in_ms(INT64_MAX));
-    T_EQ_INT(WI_NEVER, wi_deadline_in_ms(INT64_MAX / NS_PER_MS));
+    T_EQ_INT(WI_NEVER, wi_deadline_in_ms(INT64_MAX / WI_NS_PER_MS));
     T_CHECK(!wi_deadline_passed(WI_NEVER));
 }
 
@@ -58,10 +56,55 @@ static void check_round_up(void)
     T_CHECK(wi_deadline_passed(deadline));
 }
 
+/* A wait that looks often enough runs out when its deadline passes; one that
+ * could not look for half a second has that time more. */
+static void check_run_out(void)
+{
+    wi_deadline soon = wi_deadline_in_ms(2);
+    wi_deadline stopped = wi_deadline_in_ms(300);
+
+    T_CHECK(!wi_deadline_run_out(stopped));
+    while (!wi_deadline_run_out(soon))
+        T_CHECK(wi_deadline_left_ns(soon) <= 2 * WI_NS_PER_MS);
+    T_CHECK(wi_deadline_passed(soon));
+    T_CHECK(wi_deadline_left_ns(soon) <= 0);
+    T_CHECK(wi_deadline_run_out(wi_deadline_in_ms(0)));
+    T_CHECK(!wi_deadline_run_out(WI_NEVER));
+    wi_sleep_ns(WI_NS_PER_S * 11 / 20);
+    T_CHECK(wi_deadline_passed(stopped));
+    T_CHECK(!wi_deadline_run_out(stopped));
+    T_CHECK(wi_deadline_left_ns(stopped) > 0);
+    T_CHECK(wi_deadline_poll_ms(stopped, 50) > 0);
+}
+
+/* Yields, then doubled sleeps up to the longest, however often. */
+static void check_pauses(void)
+{
+    wi_pauses pauses = {.yields = 2, .first_ns = 1000, .most_ns = 4000};
+    int64_t before = wi_now_ns();
+
+    for (unsigned i = 0; i < 4; i++) {
+        T_CHECK(!wi_pauses_long(&pauses));
+        T_EQ_INT(i, pauses.taken);
+        wi_pauses_take(&pauses);
+    }
+    T_CHECK(wi_now_ns() >= before + 1000 + 2000);
+    for (unsigned i = 0; i < 100; i++) {
+        T_CHECK(wi_pauses_long(&pauses));
+        wi_pauses_take(&pauses);
+    }
+    pauses.taken = UINT_MAX;
+    T_CHECK(wi_pauses_long(&pauses));
+    wi_pauses_take(&pauses);
+    T_CHECK(wi_pauses_long(&pauses));
+}
+
 int main(void)
 {
     check_deadlines();
     check_poll();
     check_round_up();
+    check_run_out();
+    check_pauses();
     return 0;
 }

@@ -21,12 +21,18 @@ static CUlibrary library;
 
 static void launch(const t_pair *pair, const char *name, void **parameters)
 {
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = THREADS,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = pair->stream};
     CUkernel kernel = NULL;
 
     T_EQ_INT(0, wi_driver.cuLibraryGetKernel(&kernel, library, name));
-    T_EQ_INT(0,
-             wi_driver.cuLaunchKernel((CUfunction)kernel, 1, 1, 1, THREADS, 1,
-                                      1, 0, pair->stream, parameters, NULL));
+    T_EQ_INT(0, wi_driver.cuLaunchKernelEx(&config, (CUfunction)kernel,
+                                           parameters, NULL));
 }
 
 /* The notify of which one side records and the other one waits: words 0 and 1

@@ -5,6 +5,10 @@
  */
 #include "device/device.h"
 
+#include <sys/resource.h>
+
+#include "base/error.h"
+#include "base/fault.h"
 #include "base/stat.h"
 #include "t_child.h"
 #include "t_test.h"
@@ -56,6 +60,22 @@ static void old_driver(void *unused)
     wharf_last_error(&error);
     T_CONTAINS("11.4", error.cause);
     T_CONTAINS("12.0", error.cause);
+}
+
+/* The driver says "out of memory" before anything was asked of a GPU. */
+static void little_address_space(void *unused)
+{
+    struct rlimit limit = {512 << 20, 512 << 20};
+    wharf_error error;
+
+    (void)unused;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return; /* the sanitizer needs the address space itself */
+#endif
+    T_EQ_INT(0, setrlimit(RLIMIT_AS, &limit));
+    refused("cuInit");
+    wharf_last_error(&error);
+    T_CONTAINS("ulimit -v", error.remedy);
 }
 
 static void nothing_visible(void *unused)
@@ -137,6 +157,27 @@ static void fabric_unsaid(void *unused)
     ops->close(device);
 }
 
+/* A kind that the driver refuses when asked is an answer, no failure of the
+ * call that asked: the error record stays as it was. */
+static void refusal_is_an_answer(void *unused)
+{
+    wharf_error before, after;
+    char reason[96] = "";
+    wi_device *device;
+
+    (void)unused;
+    device = opened();
+    wharf_last_error(&before);
+    wi_fault_arm(WI_FAULT_DRIVER, 3, 801); /* behind the two of entering */
+    T_CHECK(!ops->memory(device, WHARF_HANDLE_HOST_VMM, reason));
+    T_CHECK(wi_fault_disarm(NULL));
+    T_CONTAINS("cuMemGetAllocationGranularity", reason);
+    wharf_last_error(&after);
+    T_EQ_INT(before.status, after.status);
+    T_EQ_STR(before.cause, after.cause);
+    ops->close(device);
+}
+
 static void no_ipc(void *unused)
 {
     (void)unused;
@@ -151,6 +192,7 @@ static void no_mapped_host(void *unused)
 
 static void no_events(void *unused)
 {
+    unsigned char handle[WI_EVENT_HANDLE_BYTES];
     wi_event *event = NULL;
     wi_device *device;
 
@@ -159,8 +201,10 @@ static void no_events(void *unused)
     device = opened();
     T_EQ_INT(WI_CAP_MPS,
              desc[0].caps & (WI_CAP_IPC_EVENT | WI_CAP_MEM_OPS | WI_CAP_MPS));
-    T_STATUS(WHARF_EUNSUPPORTED, ops->event_create(device, &event));
-    T_EQ_PTR(NULL, event);
+    T_OK(ops->event_create(device, &event)); /* of this process alone */
+    T_STATUS(WHARF_EUNSUPPORTED, ops->event_export(event, handle));
+    T_CONTAINS("notify", wi_error_record()->remedy);
+    ops->event_destroy(event);
     ops->close(device);
 }
 
@@ -242,20 +286,15 @@ static void peer_invisible(void *unused)
 
 int main(void)
 {
-    static void (*const cases[])(void *) = {old_driver,
-                                            nothing_visible,
-                                            bad_token,
-                                            no_vmm,
-                                            no_descriptors,
-                                            no_ipc,
-                                            no_mapped_host,
-                                            no_events,
-                                            prohibited,
-                                            exclusive,
-                                            mig,
-                                            peers,
-                                            peer_invisible,
-                                            fabric_unsaid};
+    static void (*const cases[])(void *) = {
+        old_driver,      little_address_space,
+        nothing_visible, bad_token,
+        no_vmm,          no_descriptors,
+        no_ipc,          no_mapped_host,
+        no_events,       prohibited,
+        exclusive,       mig,
+        peers,           peer_invisible,
+        fabric_unsaid,   refusal_is_an_answer};
 
     if (!getenv("WHARF_CUDA_DRIVER"))
         T_SKIP("WHARF_CUDA_DRIVER names no fake driver");

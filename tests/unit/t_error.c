@@ -41,12 +41,40 @@ static void check_fields(void)
     T_EQ_INT(WHARF_SOURCE_CUDA, error.source);
     T_EQ_INT(801, error.native);
     T_EQ_STR("", error.remedy);
-    T_EQ_INT(WHARF_OK, wi_call_end(WHARF_OK));
-
-    /* A call that succeeds leaves the record of an earlier failure. */
+    T_EQ_INT(WHARF_EDRIVER, wi_call_end(WHARF_EDRIVER));
     wharf_last_error(&error);
-    T_EQ_INT(WHARF_EDRIVER, error.status);
     T_EQ_STR("cuMemCreate", error.cause);
+}
+
+/* A call that succeeds leaves the record of an earlier failed one, though
+ * something failed in it too; so does one with an answer, unless the record is
+ * the answer's own. */
+static void check_kept(void)
+{
+    const wharf_status ends[] = {WHARF_OK, WHARF_ENOTREADY, WHARF_ECLOSED};
+    wharf_error error;
+
+    wi_call_begin("wharf_first", 1);
+    wi_fail(WHARF_EARG, NULL, "of the first");
+    T_EQ_INT(WHARF_EARG, wi_call_end(WHARF_EARG));
+    for (int i = 0; i < 3; i++) {
+        wi_call_begin("wharf_second", 2);
+        wi_fail(WHARF_EUNSUPPORTED, "do so", "the first way");
+        wi_call_begin("wharf_inner", 3);
+        wi_fail(WHARF_ELIMIT, NULL, "the second way");
+        T_EQ_INT(WHARF_ELIMIT, wi_call_end(WHARF_ELIMIT));
+        wi_error_record()->rank = 7;
+        T_EQ_INT(ends[i], wi_call_end(ends[i]));
+        wharf_last_error(&error);
+        T_EQ_INT(WHARF_EARG, error.status);
+        T_EQ_INT(1, error.rank);
+        T_EQ_STR("wharf_first", error.call);
+        T_EQ_STR("of the first", error.cause);
+    }
+    wi_call_begin("wharf_join", -1);
+    wi_fail(WHARF_ENOTREADY, NULL, "not published");
+    T_EQ_INT(WHARF_ENOTREADY, wi_call_end(WHARF_ENOTREADY));
+    T_EQ_STR("not published", wi_error_record()->cause);
 }
 
 static void check_os(void)
@@ -85,7 +113,7 @@ static void check_length(void)
     text[sizeof text - 1] = '\0';
     wi_call_begin(text, 0);
     wi_fail(WHARF_EARG, text, "%s", text);
-    wi_call_end(WHARF_OK);
+    wi_call_end(WHARF_EARG);
     T_EQ_INT(sizeof error->cause - 1, strlen(error->cause));
     T_EQ_INT(sizeof error->remedy - 1, strlen(error->remedy));
     T_EQ_INT(sizeof error->call - 1, strlen(error->call));
@@ -129,6 +157,7 @@ int main(void)
 {
     check_start();
     check_fields();
+    check_kept();
     check_os();
     check_length();
     check_alias();

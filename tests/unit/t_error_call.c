@@ -98,15 +98,15 @@ static void check_no_record(void)
     T_EQ_INT(WHARF_EDATA, wi_error_record()->status);
     T_EQ_STR(wharf_status_text(WHARF_EDATA), wi_error_record()->cause);
     T_EQ_STR("", wi_error_record()->remedy);
-    wi_log_set_level(WI_LOG_WARN);
 
     /* An end too many is harmless. */
     T_EQ_INT(WHARF_OK, wi_call_end(WHARF_OK));
     wi_call_begin("wharf_y", 6);
     wi_fail(WHARF_EARG, NULL, "again");
-    wi_call_end(WHARF_OK);
+    wi_call_end(WHARF_EARG);
     T_EQ_STR("wharf_y", wi_error_record()->call);
     T_EQ_INT(6, wi_error_record()->rank);
+    wi_log_set_level(WI_LOG_WARN);
 }
 
 int main(void)

@@ -57,6 +57,39 @@ static void check_counted(void)
     T_EQ_INT(0, live());
 }
 
+/* One by one and at once: what was there stays, the rest is zero. */
+static void check_grown(void)
+{
+    size_t room = 0, used = 0, moved = 0;
+    int *array = NULL, *grown;
+
+    for (int i = 0; i < 1000; i++) {
+        grown = wi_grow(array, &room, used, used + 1, sizeof *grown);
+        T_CHECK(grown != NULL && used < room);
+        moved += grown != array;
+        array = grown;
+        T_EQ_INT(0, array[used]);
+        array[used++] = i;
+    }
+    T_CHECK(moved < 10);
+    T_EQ_PTR(array, wi_grow(array, &room, used, room, sizeof *array));
+    grown = wi_grow(array, &room, used, 100000, sizeof *grown);
+    T_CHECK(grown != NULL && room == 100000);
+    for (int i = 0; i < 1000; i++)
+        T_EQ_INT(i, grown[i]);
+    for (size_t i = used; i < room; i++)
+        T_EQ_INT(0, grown[i]);
+    T_EQ_PTR(NULL, wi_grow(grown, &room, used, SIZE_MAX, sizeof *grown));
+    T_EQ_INT(100000, room);
+    T_EQ_INT(999, grown[999]);
+    wi_free(grown);
+    room = 0;
+    array = wi_grow(NULL, &room, 0, 0, sizeof *array);
+    T_CHECK(array != NULL);
+    wi_free(array);
+    T_EQ_INT(0, live());
+}
+
 static void refuse(size_t count, size_t size)
 {
     wi_error_record()->status = WHARF_OK;
@@ -70,6 +103,7 @@ int main(void)
 {
     check_zeroed();
     check_counted();
+    check_grown();
     refuse(SIZE_MAX, 2);
     refuse(SIZE_MAX / 2 + 1, 2);
     refuse((size_t)1 << 32, (size_t)1 << 32);

@@ -29,7 +29,6 @@ static const struct {
     {"fabric_unsaid", FC_CAP_FABRIC_UNSAID},
     {"mig", FC_CAP_MIG},
     {"no_fd_handle", FC_CAP_NO_FD},
-    {"reexport", FC_CAP_REEXPORT},
     {"no_map_host", FC_CAP_NO_MAP_HOST},
     {"no_pools", FC_CAP_NO_POOLS},
     {"no_host_vmm", FC_CAP_NO_HOST_VMM},

@@ -55,7 +55,6 @@
 #define FC_CAP_NO_HOST_VMM 0x8000u
 #define FC_CAP_HOST_VMM_DENIED 0x10000u
 #define FC_CAP_MEMLOCK 0x20000u
-#define FC_CAP_REEXPORT 0x40000u
 #define FC_CAP_FABRIC_NO_EXPORT 0x80000u
 #define FC_CAP_FABRIC_NO_IMPORT 0x100000u
 #define FC_CAP_FABRIC_UNSAID 0x200000u
@@ -242,7 +241,6 @@ struct fc_phys {
     int phys; /* -1: host */
     int refs;
     bool creator;
-    int fd;          /* of an import that may be passed on; -1: none */
     uint64_t offset; /* in the arena file */
 };
 

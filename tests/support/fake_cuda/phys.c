@@ -229,7 +229,6 @@ static fc_phys *phys_map(int fd, uint64_t offset, uint64_t bytes)
     p->bytes = bytes;
     p->offset = offset;
     p->refs = 1;
-    p->fd = -1;
     p->next = all;
     all = p;
     return p;
@@ -328,10 +327,9 @@ CUresult fc_phys_export(fc_phys *p, int *fd)
     char path[40];
     struct flock l;
 
-    if (!p->creator && p->fd < 0)
+    if (!p->creator)
         return CUDA_ERROR_NOT_PERMITTED; /* imports are not passed on */
-    snprintf(path, sizeof path, "/proc/self/fd/%d",
-             p->creator ? arena_of(p->phys)->fd : p->fd);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", arena_of(p->phys)->fd);
     int n = open(path, O_RDWR | O_CLOEXEC);
     if (n < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
@@ -378,8 +376,6 @@ CUresult fc_phys_import(int fd, uint64_t offset, fc_phys **found)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     fc_ledger_hold(head.id, head.phys, head.bytes);
-    if (fc.config.caps & FC_CAP_REEXPORT)
-        p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     *found = p;
     return CUDA_SUCCESS;
 }
@@ -409,7 +405,5 @@ void fc_phys_unref(fc_phys *p)
     munmap(p->header, FC_HEADER + bytes);
     if (p->creator)
         arena_return(arena_of(p->phys), p->offset, FC_HEADER + bytes);
-    if (p->fd >= 0)
-        close(p->fd);
     free(p);
 }

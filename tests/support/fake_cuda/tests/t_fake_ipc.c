@@ -140,8 +140,7 @@ static void owner_frees(int fd)
     t_stop(0);
 }
 
-/* ---- Pools ------------------------------------------------------------------
- */
+/* ---- Pools --------------------------------------------------------------- */
 
 static CUmemoryPool pool_new(CUmemAllocationHandleType types)
 {

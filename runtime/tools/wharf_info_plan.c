@@ -6,7 +6,7 @@
  * Plans placement for a machine that need not be here. Uses the public calls
  * only, and is an example of them.
  */
-#include "tools/plan_offline.h"
+#include "wharf_info_plan.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static const char usage[] =
     "\n"
     "Exit code: 0 planned, 1 no plan for these inputs, 2 wrong arguments.\n";
 
-bool wi_tool_plan_wanted(int argc, char **argv)
+bool info_plan_wanted(int argc, char **argv)
 {
     static const char *const own[] = {"--topology", "--bindings", "--visible"};
     for (int i = 1; i < argc; i++)
@@ -222,7 +222,7 @@ static int plan_apart(const request *ask, int ranks,
     return EXIT_REFUSED;
 }
 
-int wi_tool_plan(int argc, char **argv)
+int info_plan(int argc, char **argv)
 {
     static wharf_binding bindings[WHARF_MAX_RANKS];
     wharf_plan_options options = WHARF_PLAN_OPTIONS_INIT;
