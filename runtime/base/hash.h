@@ -14,6 +14,7 @@ static inline uint64_t wi_hash(uint64_t hash, const void *data, size_t bytes)
     const unsigned char *at = data;
 
     for (size_t i = 0; i < bytes; i++)
+        /* The analyzer takes later bytes for unset. NOLINTNEXTLINE */
         hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
     return hash;
 }

@@ -61,7 +61,7 @@ void *wi_grow(void *array, size_t *room, size_t used, size_t needed,
     grown = block_get("grow", wanted, size);
     if (!grown)
         return NULL;
-    if (used > 0)
+    if (array && used > 0)
         memcpy(grown, array, used * size);
     wi_free(array);
     *room = wanted;

