@@ -182,7 +182,7 @@ status_forget() { # PART
 # else the last.
 last_words() { # LOG
     local lines
-    lines=$(grep -hvE '^\s*$|^-+$|^=+$|^\[.*\] \*\*\*|^#|Exit code:|Process name:|Primary job|mpirun |per user-direction|MPI_ABORT|non-zero' \
+    lines=$(grep -hvE '^\s*$|^-+$|^=+$|^\[.*\] \*\*\*|^#|Exit code:|Process name:|Primary job|mpirun |per user-direction|MPI_ABORT|with errorcode|ORTE_ERROR_LOG|non-zero' \
         "$1.err" "$1" 2>/dev/null | tr '\t' ' ' | cut -c 1-140) || true
     grep -m 1 -iE 'error|fail|cannot|unsupported|invalid|WHARF_E|duplicate' \
         <<<"$lines" || tail -n 1 <<<"$lines"
