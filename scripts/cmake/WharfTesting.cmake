@@ -47,6 +47,15 @@ if(WHARF_SANITIZE)
   )
 endif()
 
+# At every start Open MPI asks libfabric and PSM for network cards. That takes
+# longer than many a test, and ranks of one host take shared memory anyhow. And
+# where a rank failed, its launcher waits a second before it kills what SIGTERM
+# has ended.
+if(WHARF_MPI_FAMILY STREQUAL "Open MPI")
+  list(APPEND WHARF_TEST_ENVIRONMENT OMPI_MCA_btl=^ofi
+       OMPI_MCA_mtl=^ofi,psm,psm2 OMPI_MCA_odls_base_sigkill_timeout=0)
+endif()
+
 # On a small machine MPICH's ranks have to be taught to yield (support/yield.c).
 set(WHARF_TEST_YIELD OFF)
 if(WHARF_MPI_FAMILY STREQUAL "MPICH" AND WHARF_TEST_LOCK AND NOT WHARF_SANITIZE)
