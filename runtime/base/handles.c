@@ -11,6 +11,7 @@
 #include "base/handles.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -90,12 +91,31 @@ static void gap_close(size_t gap)
     }
 }
 
+/* Every call asks whether it is in a forked child, and getpid is a system call,
+ * a third of what a small put costs: so forks are watched. */
+static bool forks_watched;
+static int forked; /* atomic; 1 in a child of the maker */
+
+static void forked_child(void)
+{
+    __atomic_store_n(&forked, 1, __ATOMIC_RELAXED);
+}
+
+static void forks_watch(void)
+{
+    forks_watched = pthread_atfork(NULL, NULL, forked_child) == 0;
+}
+
 /* 0: this process, or no handle was ever made. Else the maker. */
 static pid_t other_maker(void)
 {
     pid_t maker = __atomic_load_n(&table_maker, __ATOMIC_ACQUIRE);
 
-    return maker == 0 || maker == getpid() ? 0 : maker;
+    if (maker == 0)
+        return 0;
+    if (forks_watched)
+        return __atomic_load_n(&forked, __ATOMIC_RELAXED) ? maker : 0;
+    return maker == getpid() ? 0 : maker;
 }
 
 static wharf_status fork_refuse(const char *what, pid_t maker)
@@ -109,9 +129,11 @@ static wharf_status fork_refuse(const char *what, pid_t maker)
 
 wharf_status wi_handle_add(const void *object, wi_handle_type type)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     wharf_status status = WHARF_OK;
     pid_t nobody = 0;
 
+    pthread_once(&once, forks_watch);
     __atomic_compare_exchange_n(&table_maker, &nobody, getpid(), 0,
                                 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     if (other_maker())

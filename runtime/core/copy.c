@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/handles.h"
+#include "base/product.h"
 #include "core/copy_way.h"
 #include "core/existing.h"
 #include "core/mapping.h"
@@ -31,11 +32,6 @@ typedef struct copy_job {
     wi_copy_facts facts;
 } copy_job;
 
-static bool times(uint64_t a, uint64_t b, uint64_t *product)
-{
-    return !__builtin_mul_overflow(a, b, product);
-}
-
 /* Pitches that were left out are packed. */
 static wharf_status box_read(const wharf_box *box, wi_copy_box *b)
 {
@@ -52,11 +48,12 @@ static wharf_status box_read(const wharf_box *box, wi_copy_box *b)
     };
     bool small =
         box->planes <= 1 ||
-        ((b->from_plane || times(b->rows, b->from_pitch, &b->from_plane)) &&
-         (b->to_plane || times(b->rows, b->to_pitch, &b->to_plane)));
+        ((b->from_plane ||
+          wi_product(b->rows, b->from_pitch, &b->from_plane)) &&
+         (b->to_plane || wi_product(b->rows, b->to_pitch, &b->to_plane)));
     if (!small)
         return wi_fail(WHARF_EARG, "pass sizes in bytes",
-                       "a plane of %zu rows of %zu bytes is beyond 64 bits",
+                       "a plane of %zu rows of %zu bytes is beyond 2^62 bytes",
                        box->rows, box->width);
     return wi_copy_box_check(b);
 }
@@ -268,7 +265,6 @@ static wharf_status plain_copy(const char *call, wharf_buffer *buffer, int rank,
                                wharf_stream stream)
 {
     copy_job job;
-    char reason[WHARF_MAX_REASON + 1];
     wharf_status st = wi_buffer_local(call, buffer);
     if (st != WHARF_OK)
         return wi_call_end(st);
@@ -280,7 +276,7 @@ static wharf_status plain_copy(const char *call, wharf_buffer *buffer, int rank,
         st = check_pageable(node, &job, stream);
     if (st == WHARF_OK)
         st = run(node, stream, &job.box,
-                 wi_copy_choose(&job.facts, &job.box, reason));
+                 wi_copy_choose(&job.facts, &job.box, NULL));
     return wi_call_end(st);
 }
 
@@ -346,8 +342,7 @@ static wharf_status signal_by_kernel(wharf_notify *notify, wharf_stream stream,
 static wharf_status copy_and_record(const copy_job *job, wharf_notify *notify,
                                     wharf_stream stream)
 {
-    char reason[WHARF_MAX_REASON + 1];
-    wharf_copy_way way = wi_copy_choose(&job->facts, &job->box, reason);
+    wharf_copy_way way = wi_copy_choose(&job->facts, &job->box, NULL);
     if (way == WHARF_COPY_KERNEL && notify->ticket)
         return signal_by_kernel(notify, stream, &job->box);
     wharf_status st = run(notify->node, stream, &job->box, way);

@@ -33,7 +33,7 @@ wharf_copy_between wi_copy_between(const wi_copy_facts *facts);
 uint64_t wi_copy_kernel_most(const wi_copy_facts *facts,
                              wharf_copy_between between);
 
-/* Pure. `simple`: of wi_copy_box_simple. reason: 96 bytes. */
+/* Pure. `simple`: of wi_copy_box_simple. reason: 96 bytes, or NULL. */
 wharf_copy_way wi_copy_choose(const wi_copy_facts *facts,
                               const wi_copy_box *simple, char *reason);
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/handles.h"
 #include "base/mem.h"
+#include "base/product.h"
 #include "base/versioned.h"
 #include "core/exchange.h"
 #include "core/existing.h"
@@ -57,22 +58,15 @@ static wharf_status bad_box(const place *at, const char *remedy,
         at->transfer, at->side, at->set, what, value, against, limit);
 }
 
-/* *product gets a * b * c, or the function says no. */
-static bool multiply(uint64_t a, uint64_t b, uint64_t c, uint64_t *product)
-{
-    return !__builtin_mul_overflow(a, b, product) &&
-           !__builtin_mul_overflow(*product, c, product) &&
-           *product <= INT64_MAX;
-}
-
 static wharf_status check_shape(const wharf_exchange_box *box,
                                 const wi_exchange_half *half, const place *at)
 {
     uint64_t bytes, rows, planes;
     uint64_t in_plane;
-    if (!multiply(half->width, half->rows, half->planes, &bytes) ||
-        !multiply(half->rows - 1, half->pitch, 1, &rows) ||
-        !multiply(half->planes - 1, half->plane, 1, &planes) ||
+    if (!wi_product(half->width, half->rows, &bytes) ||
+        !wi_product(bytes, half->planes, &bytes) ||
+        !wi_product(half->rows - 1, half->pitch, &rows) ||
+        !wi_product(half->planes - 1, half->plane, &planes) ||
         __builtin_add_overflow(rows, half->width, &in_plane) ||
         __builtin_add_overflow(planes, in_plane, &planes) ||
         __builtin_add_overflow(planes, half->offset, &planes) ||

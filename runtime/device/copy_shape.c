@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/product.h"
 #include "device/copy.h"
 
 /* Widest unit: 16 bytes. */
@@ -42,12 +43,6 @@ uint64_t wi_copy_box_from_span(const wi_copy_box *box)
 
 /* ---- Checks ------------------------------------------------------------ */
 
-/* n * size into *product, if that stays below 2^62. */
-static bool times(uint64_t n, uint64_t size, uint64_t *product)
-{
-    return !__builtin_mul_overflow(n, size, product) && *product >> 62 == 0;
-}
-
 static wharf_status pitch_check(const char *side, const char *what,
                                 uint64_t pitch, uint64_t least)
 {
@@ -65,8 +60,8 @@ static wharf_status side_check(const wi_copy_box *box, const char *side,
     uint64_t rows = 0, planes = 0;
     wharf_status status = WHARF_OK;
 
-    if (!times(box->rows - 1, pitch, &rows) ||
-        !times(box->planes - 1, plane, &planes) || box->width >> 62)
+    if (!wi_product(box->rows - 1, pitch, &rows) ||
+        !wi_product(box->planes - 1, plane, &planes) || box->width >> 62)
         return wi_fail(WHARF_EARG, "pass sizes in bytes",
                        "the box spans more than 2^62 bytes on its %s side",
                        side);

@@ -36,6 +36,7 @@ static void check_one(const wi_copy_facts *f, const wi_copy_box *box)
     char reason[96] = "";
     wharf_copy_way way = wi_copy_choose(f, box, reason);
 
+    T_EQ_INT(way, wi_copy_choose(f, box, NULL));
     T_CHECK(reason[0] != '\0');
     if (wi_copy_box_bytes(box) == 0) {
         T_EQ_INT(WHARF_COPY_NOTHING, way);
