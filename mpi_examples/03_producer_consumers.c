@@ -15,9 +15,11 @@
  * Run: mpirun -n 4 03_producer_consumers [BATCHES [BYTES]]
  */
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <wharf/wharf.h>
 
 /* Wharf has written the failure to stderr by then: rank, call, cause, remedy.
@@ -147,6 +149,7 @@ static long run(struct job *job, const char *how, void (*way)(struct job *))
 
 int main(int argc, char **argv)
 {
+    bool help = argc > 1 && strcmp(argv[1], "--help") == 0;
     struct job job = {.batches = argc > 1 ? atol(argv[1]) : 50};
     size_t bytes = argc > 2 ? (size_t)atol(argv[2]) : 1 << 20;
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
@@ -156,8 +159,13 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     if (job.batches < 1 || bytes < sizeof(uint32_t) || bytes > SIZE_MAX / 4) {
-        fprintf(stderr, "usage: 03_producer_consumers [BATCHES [BYTES]]\n");
-        MPI_Abort(MPI_COMM_WORLD, 2);
+        MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
+        if (job.rank == 0)
+            fprintf(help ? stdout : stderr,
+                    "usage: mpirun -n RANKS 03_producer_consumers "
+                    "[BATCHES [BYTES]]\n");
+        MPI_Finalize();
+        return help ? 0 : 2;
     }
     job.words = bytes / sizeof(uint32_t);
     CHECK(wharf_node_open(MPI_COMM_WORLD, NULL, &job.node));

@@ -160,6 +160,19 @@ static int tell(int tasks, int right, const wharf_worker_report *r)
     return !all;
 }
 
+/* On one rank, for all; the exit code. */
+static int explain(int help)
+{
+    int rank;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+        fprintf(help ? stdout : stderr,
+                "usage: mpirun -n RANKS 09_faulty_worker [TASKS [K]]\n");
+    MPI_Finalize();
+    return help ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
     wharf_worker_report report = WHARF_WORKER_REPORT_INIT;
@@ -174,11 +187,9 @@ int main(int argc, char **argv)
         return worker_main();
     tasks = argc > 1 ? atoi(argv[1]) : 12;
     every = argc > 2 ? atoi(argv[2]) : 4;
-    if (tasks < 1 || every < 1) {
-        fprintf(stderr, "usage: mpirun -n N %s [TASKS [K]]\n", argv[0]);
-        return 2;
-    }
     MPI_Init(&argc, &argv);
+    if (tasks < 1 || every < 1)
+        return explain(argc > 1 && strcmp(argv[1], "--help") == 0);
     CHECK(wharf_node_open(MPI_COMM_WORLD, NULL, &node));
     /* A program without kernels works where the CPU can. */
     options.space = &faulty_gpu != NULL ? WHARF_SPACE_DEVICE : WHARF_SPACE_HOST;

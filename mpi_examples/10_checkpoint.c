@@ -99,6 +99,19 @@ static int rescue(wharf_node *node, wharf_buffer *buffer, const char *path,
     return !right;
 }
 
+/* On one rank, for all; the exit code. */
+static int explain(int help)
+{
+    int rank;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+        fprintf(help ? stdout : stderr,
+                "usage: mpirun -n RANKS 10_checkpoint FILE [killed|stopped]\n");
+    MPI_Finalize();
+    return help ? 0 : 2;
+}
+
 int main(int argc, char **argv)
 {
     wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
@@ -108,13 +121,10 @@ int main(int argc, char **argv)
     int stopped = argc > 2 && strcmp(argv[2], "stopped") == 0;
     int failed = 0, pid = (int)getpid(), lost_pid;
 
-    if (argc < 2 || argc > 3 || argv[1][0] == '-' || values == NULL ||
-        (argc > 2 && !stopped && strcmp(argv[2], "killed") != 0)) {
-        fprintf(stderr, "usage: mpirun -n N %s FILE [killed|stopped]\n",
-                argv[0]);
-        return 2;
-    }
     MPI_Init(&argc, &argv);
+    if (argc < 2 || argc > 3 || argv[1][0] == '-' || values == NULL ||
+        (argc > 2 && !stopped && strcmp(argv[2], "killed") != 0))
+        return explain(argc > 1 && strcmp(argv[1], "--help") == 0);
     options.timeout_ms = 1500; /* how long silence is borne */
     CHECK(wharf_node_open(MPI_COMM_WORLD, &options, &node));
     CHECK(wharf_buffer_attach(node, BYTES, NULL, &buffer));

@@ -4,7 +4,7 @@
  *
  *   wharf_buffer_event(buffer, 0, &event);              all ranks
  *   wharf_event_record(event, stream, NULL);            its owner: rank 0
- *   wharf_event_wait(event, stream, WHARF_LATEST);      a stream of any rank
+ *   wharf_event_wait(event, WHARF_LATEST, stream);      a stream of any rank
  *   wharf_event_synchronize(event, WHARF_LATEST, 0);    or the calling thread
  *
  * Here as in notify.h a wait makes a stream wait, unless its name says "host";
@@ -102,16 +102,16 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_record(wharf_event *event,
  * a graph the wait for a record that was issued before goes as it is.
  *
  * @param event  any event
- * @param stream a stream of the caller's GPU, NULL for its default stream
  * @param number which record, or WHARF_LATEST
+ * @param stream a stream of the caller's GPU, NULL for its default stream
  * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE;
  *         WHARF_ETIMEDOUT (not issued before the node's deadline; the stream
  *         is unchanged); WHARF_EPEER (the owner died); WHARF_EDRIVER;
  *         WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_wait(wharf_event *event,
-                                                        wharf_stream stream,
-                                                        uint64_t number);
+                                                        uint64_t number,
+                                                        wharf_stream stream);
 
 /**
  * Asks whether a record is complete.

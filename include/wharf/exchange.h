@@ -145,7 +145,8 @@ typedef struct wharf_exchange_block {
     size_t extent[WHARF_EXCHANGE_DIMS]; /* own cells; may differ by rank as long
                                            as faces fit */
     size_t ghost[WHARF_EXCHANGE_DIMS];  /* width on either side, at most the
-                                           extent; 0: none */
+                                           extent; 0: none, not in all
+                                           dimensions */
     size_t pitch[2];                    /* bytes from row to row (last dimension
                                            but one), from plane to plane; 0:
                                            without gaps */
@@ -290,7 +291,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create(
  * @param options as for wharf_exchange_create
  * @param[out] exchange as for wharf_exchange_create
  * @return as wharf_exchange_create; WHARF_EARG also for a communicator without
- *         such a topology, a ghost wider than the extent
+ *         such a topology, a ghost wider than the extent, no ghosts at all
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_exchange_create_cart(
     wharf_node *node, MPI_Comm comm, const wharf_exchange_block *block,

@@ -107,7 +107,7 @@ typedef struct wharf_device {
     int ordinal;   /* ordinal in the *calling* process; -1 if the calling
                       process cannot see it, or on the host backend */
     int owner;     /* node rank that allocates on it, 0 on the host backend */
-    int guests;    /* ranks that use it, the owner included */
+    int users;     /* ranks that use it, the owner included */
     char uuid[48]; /* "GPU-..." or "MIG-...", empty on the host backend */
     char pci[16];  /* "0000:06:00.0", empty on the host backend */
     char name[64]; /* "NVIDIA H200"; "host" on the host backend */
@@ -154,11 +154,18 @@ WHARF_BEGIN_DECLS
  * gives every rank a GPU and prepares the ways by which handles travel.
  *
  * Collective on comm. comm may span several hosts: each host gets a node of
- * its own and the call agrees inside each. Makes the chosen GPU's primary
- * context current in the calling thread unless options.keep_current is on;
- * only wharf_join and wharf_worker_join, which do the same outside of the job,
- * change the current device as well. Creates no context on any other GPU. comm
- * is duplicated once, kept as an attribute of comm and freed with it.
+ * its own and the call agrees inside each. Creates no context on any other GPU
+ * than the chosen one. comm is duplicated once, kept as an attribute of comm
+ * and freed with it.
+ *
+ * Makes the chosen GPU the calling thread's current CUDA device, by making its
+ * primary context current, unless options.keep_current is on; wharf_join and
+ * wharf_worker_join do the same, no other call does, and wharf_node_close does
+ * not undo it. So does the open of a further node: one of a sub-communicator
+ * plans for its own ranks alone and may give a rank another GPU than it has in
+ * the first node. Calls on a node use that node's GPU whatever is current; the
+ * program's own streams and kernels do not. Pass keep_current, or a device_map
+ * that names the GPUs of the first node, to go on with one.
  *
  * GPUs are given out as wharf_plan_make (topo.h) says, from this machine's
  * topology, the ranks' CPU masks, the GPUs that each rank sees and the links

@@ -85,7 +85,7 @@ typedef struct wharf_plan_line {
     int gpu;             /* index in PCI order, -1: none */
     int distance;        /* 10 = local, -1 = unknown or no GPU */
     int owner;           /* lowest rank with the same GPU, -1: no GPU */
-    int guests;          /* ranks with the same GPU, this one included */
+    int users;           /* ranks with the same GPU, this one included */
     wharf_reason reason; /* see wharf_reason_name */
     char detail[72];     /* adds to the reason, may be empty */
     char pci[16];
@@ -102,7 +102,7 @@ typedef struct wharf_plan_warning {
 typedef struct wharf_plan {
     int ranks;
     int gpus;
-    wharf_placement policy;
+    wharf_placement placement;
     int64_t cost;    /* sum of the distances; an unknown one counts 10, since
                         every CPU may be local, a rank without a GPU 0 */
     uint64_t digest; /* equal on all ranks that hold the same plan */
@@ -114,13 +114,13 @@ typedef struct wharf_plan {
 /* Options of wharf_plan_make. Start from WHARF_PLAN_OPTIONS_INIT. */
 typedef struct wharf_plan_options {
     size_t struct_size;
-    wharf_placement policy;  /* see below */
-    int refuse_bad;          /* 1: fail with WHARF_EDEGRADED where the plan
-                                would carry a warning that is `bad`: a rank
-                                without a GPU or far from its GPU, a list cut
-                                by a bad entry, GPUs shared by the map while
-                                others idle, a foreign topology */
-    const char *map;         /* explicit map, one entry a rank, comma separated:
+    wharf_placement placement; /* see below */
+    int refuse_bad;            /* 1: fail with WHARF_EDEGRADED where the plan
+                                  would carry a warning that is `bad`: a rank
+                                  without a GPU or far from its GPU, a list cut
+                                  by a bad entry, GPUs shared by the map while
+                                  others idle, a foreign topology */
+    const char *device_map;  /* explicit map, one entry a rank, comma separated:
                                 index in PCI order, UUID (or a unique start of
                                 one) or PCI id; NULL or "": none */
     const char *visible;     /* the GPUs that each rank sees, one list a rank
@@ -223,7 +223,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_binding_parse(
  * and in every run.
  *
  * A rank with an entry in the map gets that GPU, else a rank that sees exactly
- * one of several GPUs gets that one, else the policy decides:
+ * one of several GPUs gets that one, else the placement decides:
  * - auto: every GPU gets the same number of ranks or one more, as far as the
  *   lists of visible GPUs allow; among all such plans the sum of distances is
  *   the least possible; among those, ranks that are neighbours (or exchange
@@ -289,7 +289,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_plan_print(const wharf_plan *plan,
 WHARF_API const char *wharf_reason_name(wharf_reason reason);
 
 /**
- * The name of a policy, such as "round_robin".
+ * The name of a placement, such as "round_robin".
  *
  * Local, any thread.
  *

@@ -7,6 +7,9 @@
  * rank makes and others use; memory.h for memory that exists; worker.h for work
  * that may go wrong; join.h for programs outside the job; topo.h for planning,
  * stats.h for counters.
+ *
+ * Arguments come in one order: the object, what of it, the stream; behind the
+ * stream what comes back and how long to wait.
  */
 #ifndef WHARF_WHARF_H
 #define WHARF_WHARF_H

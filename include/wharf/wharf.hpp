@@ -206,10 +206,10 @@ class event_view
         check(wharf_event_record(handle_, stream, &number));
         return number;
     }
-    void wait(wharf_stream stream = nullptr,
-              std::uint64_t number = WHARF_LATEST) const
+    void wait(std::uint64_t number = WHARF_LATEST,
+              wharf_stream stream = nullptr) const
     {
-        check(wharf_event_wait(handle_, stream, number));
+        check(wharf_event_wait(handle_, number, stream));
     }
     /* Is the record complete? */
     bool query(std::uint64_t number = WHARF_LATEST) const
@@ -268,10 +268,10 @@ class event
     {
         return view().record(stream);
     }
-    void wait(wharf_stream stream = nullptr,
-              std::uint64_t number = WHARF_LATEST) const
+    void wait(std::uint64_t number = WHARF_LATEST,
+              wharf_stream stream = nullptr) const
     {
-        view().wait(stream, number);
+        view().wait(number, stream);
     }
     bool query(std::uint64_t number = WHARF_LATEST) const
     {

@@ -81,7 +81,11 @@ typedef enum wharf_death {
     WHARF_DEATH_START = 6    /* could not be started; code: errno */
 } wharf_death;
 
-/** Options of wharf_worker_start. Start from WHARF_WORKER_OPTIONS_INIT. */
+/**
+ * Options of wharf_worker_start. Start from WHARF_WORKER_OPTIONS_INIT. Times
+ * are in ms; that for which the whole job was stopped, as batch systems do,
+ * counts for none of join_ms, silence_ms and stop_ms.
+ */
 typedef struct wharf_worker_options {
     size_t struct_size;
     wharf_buffer *const *buffers; /* to lend, of the node */
@@ -427,6 +431,16 @@ wharf_worker_leave(wharf_worker **worker);
  * @return a constant string; "unknown" for a value outside the list
  */
 WHARF_API const char *wharf_death_name(wharf_death how);
+
+/**
+ * The name of a state, such as "given up".
+ *
+ * Local, any thread.
+ *
+ * @param state any value
+ * @return a constant string; "unknown" for a value outside the list
+ */
+WHARF_API const char *wharf_worker_state_name(wharf_worker_state state);
 
 WHARF_END_DECLS
 

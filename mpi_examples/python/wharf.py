@@ -98,7 +98,7 @@ class Device(ctypes.Structure):
     """wharf_device: the device of a rank."""
     _fields_ = [("struct_size", ctypes.c_size_t), ("gpu", ctypes.c_int),
                 ("ordinal", ctypes.c_int), ("owner", ctypes.c_int),
-                ("guests", ctypes.c_int), ("uuid", ctypes.c_char * 48),
+                ("users", ctypes.c_int), ("uuid", ctypes.c_char * 48),
                 ("pci", ctypes.c_char * 16), ("name", ctypes.c_char * 64),
                 ("memory_bytes", ctypes.c_uint64), ("distance", ctypes.c_int),
                 ("reason", ctypes.c_char * 96)]

@@ -35,6 +35,9 @@ static inline bool wi_deadline_passed(wi_deadline deadline)
  */
 bool wi_deadline_run_out(wi_deadline deadline);
 
+/* The longest that such a loop may sleep between two looks. */
+#define WI_LOOK_MS 200
+
 /* Nanoseconds left, with what wi_deadline_run_out did not count in this thread.
  * Not of WI_NEVER. */
 int64_t wi_deadline_left_ns(wi_deadline deadline);

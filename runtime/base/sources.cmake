@@ -3,5 +3,5 @@
 # CUDA, no hwloc.
 list(APPEND WHARF_SOURCES
      base/clock.c base/config.c base/error.c base/fault.c base/futex.c
-     base/handles.c base/identity.c base/log.c base/mem.c base/spawn.c base/stat.c
-     base/status.c base/sys.c base/thread.c base/trace.c base/versioned.c)
+     base/handles.c base/identity.c base/json.c base/log.c base/mem.c
+     base/spawn.c base/stat.c base/status.c base/sys.c base/thread.c base/trace.c base/versioned.c)

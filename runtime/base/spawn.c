@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/mem.h"
+#include "base/sys.h"
 
 /* Numbers that are the same on all architectures; older headers lack them. */
 #ifndef SYS_pidfd_open
@@ -240,7 +241,7 @@ wharf_status wi_spawn_find(const char *name, char **path)
 
 int wi_spawn_pidfd(pid_t pid)
 {
-    return (int)syscall(SYS_pidfd_open, pid, 0);
+    return wi_sys_move_off((int)syscall(SYS_pidfd_open, pid, 0));
 }
 
 wi_spawn_end wi_spawn_look(pid_t pid, int *value)

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -73,23 +74,27 @@ static const char *memory_remedy(int errnum)
     }
 }
 
-/* Counts a new descriptor. Moves it off 0, 1 and 2, which are free when the
- * program closed its standard streams: whatever prints would write into it. */
+int wi_sys_move_off(int fd)
+{
+    int moved, errnum;
+
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    errnum = errno;
+    close(fd);
+    errno = errnum;
+    return moved;
+}
+
+/* Counts a new descriptor, off the standard streams. */
 static wharf_status descriptor_take(int got, int *fd)
 {
-    int moved = got;
+    int moved = wi_sys_move_off(got);
 
-    if (got <= STDERR_FILENO) {
-        moved = fcntl(got, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        if (moved < 0) {
-            int errnum = errno;
-
-            close(got);
-            return wi_fail_os(errnum, descriptor_remedy(errnum),
-                              "cannot move descriptor %d", got);
-        }
-        close(got);
-    }
+    if (moved < 0)
+        return wi_fail_os(errno, descriptor_remedy(errno),
+                          "cannot move descriptor %d", got);
     wi_stat_add(WI_STAT_live_descriptors, 1);
     *fd = moved;
     return WHARF_OK;
@@ -125,9 +130,7 @@ static int memfd_shape(int fd, off_t bytes)
 
 wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd)
 {
-    wharf_status status;
-    int got = -1;
-    int errnum;
+    int got = -1, errnum;
 
     if (bytes > INT64_MAX)
         return wi_fail_os(EFBIG, NULL, "shared memory of %zu bytes", bytes);
@@ -138,18 +141,14 @@ wharf_status wi_sys_memfd(const char *label, size_t bytes, int *fd)
                           "memfd_create of \"%s\"", label);
     if (call_faulted("ftruncate") || memfd_shape(got, (off_t)bytes) != 0) {
         errnum = errno;
-        status = wi_fail_os(errnum,
-                            errnum == EFBIG ? "raise the size limit of files "
-                                              "(ulimit -f)"
-                                            : NULL,
-                            "ftruncate of \"%s\" to %zu bytes", label, bytes);
-        goto undo_create;
+        close(got);
+        return wi_fail_os(errnum,
+                          errnum == EFBIG
+                              ? "raise the size limit of files (ulimit -f)"
+                              : NULL,
+                          "ftruncate of \"%s\" to %zu bytes", label, bytes);
     }
     return descriptor_take(got, fd);
-
-undo_create:
-    close(got);
-    return status;
 }
 
 wharf_status wi_sys_duplicate(int fd, int *again)
@@ -411,6 +410,17 @@ wharf_status wi_sys_recvmsg(int fd, struct msghdr *message, size_t *bytes)
                       "recvmsg on a Unix socket");
 }
 
+wharf_status wi_sys_poll(int fd, short events, wi_deadline deadline)
+{
+    struct pollfd one = {.fd = fd, .events = events};
+    int ms =
+        deadline == WI_NEVER ? -1 : wi_deadline_poll_ms(deadline, WI_LOOK_MS);
+
+    if (poll(&one, 1, ms) < 0 && errno != EINTR)
+        return wi_fail_os(errno, NULL, "poll of a Unix socket");
+    return WHARF_OK;
+}
+
 int wi_sys_errno(void)
 {
     const wharf_error *record = wi_error_record();
@@ -502,6 +512,19 @@ wharf_status wi_sys_random(void *bytes, size_t count)
         count -= (size_t)got;
     }
     return WHARF_OK;
+}
+
+/* By trying: what failed may have needed several, and has left no errno. */
+const char *wi_sys_descriptors_short(void)
+{
+    int fds[4], count = 0, errnum;
+
+    while (count < 4 && (fds[count] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        count++;
+    errnum = count < 4 ? errno : 0;
+    while (count > 0)
+        close(fds[--count]);
+    return descriptor_remedy(errnum);
 }
 
 void wi_sys_adopt(int fd)

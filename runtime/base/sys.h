@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "wharf/status.h"
 
 /* Nameless shared memory of `bytes` zeroed bytes. */
@@ -56,6 +57,10 @@ wharf_status wi_sys_sendmsg(int fd, const struct msghdr *message,
                             size_t *bytes);
 wharf_status wi_sys_recvmsg(int fd, struct msghdr *message, size_t *bytes);
 
+/* Sleeps until the descriptor may be ready for `events` of poll(2), or it is
+ * time to look at the deadline (wi_deadline_run_out) again. */
+wharf_status wi_sys_poll(int fd, short events, wi_deadline deadline);
+
 /* Of the call above that failed just now: its errno (0: it was no system call
  * that failed), and whether that says that the other end of a socket is gone,
  * or that too many descriptors are on their way: then try again in a ms. */
@@ -93,6 +98,16 @@ wharf_status wi_sys_flush(FILE *file, const char *what);
 
 /* Random bytes from the kernel. */
 wharf_status wi_sys_random(void *bytes, size_t count);
+
+/* Moves a new descriptor, close-on-exec, off 0, 1 and 2, which are free when
+ * the program closed its standard streams: whatever prints would write into it.
+ * Where it is now; -1, with errno and `fd` closed, if it could not be moved;
+ * a negative one stays as it is. All of the above have done so. */
+int wi_sys_move_off(int fd);
+
+/* After a failed call of others, such as the driver, that makes descriptors:
+ * what to do if this process has none left; NULL if it has. */
+const char *wi_sys_descriptors_short(void);
 
 /* Takes a descriptor that came by other ways (recvmsg, CUDA export) into the
  * count of live descriptors. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing the communicator of a node. */
 #define _GNU_SOURCE /* sched_getaffinity */
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/stat.h"
+#include "base/sys.h"
 #include "comm/private.h"
 
 /* A rank that came to the opening just before another's deadline must not be
@@ -147,6 +149,16 @@ static wharf_status whole_get(wi_opening *o)
     return WHARF_OK;
 }
 
+/* A boot id that could not be read for want of a descriptor would put this
+ * rank on a node of its own. */
+static wharf_status identity_check(const wi_identity *self)
+{
+    const char *remedy = self->boot_id[0] ? NULL : wi_sys_descriptors_short();
+
+    return remedy ? wi_fail_os(EMFILE, remedy, "cannot read the boot id")
+                  : WHARF_OK;
+}
+
 /* What a rank needs before the blocking calls. */
 static wharf_status whole_prepare(wi_opening *o)
 {
@@ -164,7 +176,8 @@ static wharf_status whole_prepare(wi_opening *o)
         return WHARF_ENOMEM;
     o->cards = wi_calloc((size_t)o->whole_size, sizeof *o->cards);
     o->groups = wi_calloc((size_t)o->whole_size, sizeof *o->groups);
-    return o->cards && o->groups ? WHARF_OK : WHARF_ENOMEM;
+    return o->cards && o->groups ? identity_check(&o->card.identity)
+                                 : WHARF_ENOMEM;
 }
 
 /* All ranks of the whole are there and able to go on, or none goes on. */

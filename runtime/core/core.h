@@ -53,6 +53,8 @@ typedef struct wi_node_settings {
     int64_t exchange_piece;
     int64_t exchange_remote;
     int64_t cuda_aware; /* 0 auto, 1 on, 2 off */
+    int64_t parcel_fds; /* most descriptors that go at a time, of one rank; the
+                           lowest limit of open files decides */
     char device_map[256];
 } wi_node_settings;
 
@@ -60,7 +62,7 @@ typedef struct wi_node_settings {
 typedef struct wi_gpu {
     wi_device_desc desc; /* ordinal: in the calling process, -1 unseen */
     int owner;
-    int guests;
+    int users;
 } wi_gpu;
 
 /* How memory of a space is made on this node, decided at open. */
@@ -79,6 +81,7 @@ typedef struct wi_pad_page wi_pad_page;
 typedef struct wi_visit wi_visit; /* core/visit.h */
 typedef struct wi_kept wi_kept;   /* core/visit.h */
 typedef struct wi_existing wi_existing;
+typedef struct wi_rescue wi_rescue; /* signal_rescue.c */
 
 /* Most internal mappings for signals (core/signal.h) of one node. */
 #define WI_PAD_PAGES 64
@@ -132,7 +135,8 @@ struct wharf_node {
      */
     uint64_t *event_waited;
     bool event_waits;
-    int slots_from; /* every slot below is in use */
+    wi_rescue *rescue; /* NULL on the host backend, and in a guest */
+    int slots_from;    /* every slot below is in use */
     uint32_t buffer_count;
     uint32_t state; /* of what is replicated, see wi_node_toggle */
     bool apart;     /* see wi_node_let_go */

@@ -438,8 +438,8 @@ static wharf_status ring_event(wharf_event *event, uint64_t number,
     return st;
 }
 
-wharf_status wharf_event_wait(wharf_event *event, wharf_stream stream,
-                              uint64_t number)
+wharf_status wharf_event_wait(wharf_event *event, uint64_t number,
+                              wharf_stream stream)
 {
     wharf_status st = enter(__func__, event);
     if (st == WHARF_OK)

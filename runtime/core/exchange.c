@@ -120,9 +120,9 @@ static void peers_find(wharf_exchange *x)
 static const char *crowded(const wharf_node *node, int rank)
 {
     const wi_gpu *gpu = &node->gpu[node->gpu_of_rank[rank]];
-    if (gpu->guests > 1 && !(gpu->desc.caps & WI_CAP_MPS))
+    if (gpu->users > 1 && !(gpu->desc.caps & WI_CAP_MPS))
         return "several ranks share one of the two GPUs by time slices";
-    return gpu->guests > WAITING_MOST
+    return gpu->users > WAITING_MOST
                ? "waiting kernels of so many ranks would fill one of the GPUs"
                : NULL;
 }

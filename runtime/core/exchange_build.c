@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/product.h"
 #include "base/versioned.h"
 #include "core/exchange.h"
 
@@ -39,11 +40,6 @@ static wharf_status block_read(const wharf_exchange_block *block,
     return st;
 }
 
-static bool mul(uint64_t a, uint64_t b, uint64_t *product)
-{
-    return !__builtin_mul_overflow(a, b, product) && *product <= INT64_MAX;
-}
-
 static wharf_status grid_fill(const wharf_exchange_block *block, grid *g)
 {
     int shift = 3 - g->dims;
@@ -57,17 +53,21 @@ static wharf_status grid_fill(const wharf_exchange_block *block, grid *g)
                            d - shift, (unsigned long long)g->ghost[d],
                            d - shift, (unsigned long long)g->extent[d]);
     }
+    if (g->ghost[0] == 0 && g->ghost[1] == 0 && g->ghost[2] == 0)
+        return wi_fail(WHARF_EARG, "set how many ghost cells there are",
+                       "block.ghost is 0 in every dimension: there is nothing "
+                       "to exchange");
     uint64_t row, plane, size, offset = 0;
     for (int s = 0; s < g->sets; s++)
         if (block->offset[s] > offset)
             offset = block->offset[s];
     if (g->extent[0] > INT64_MAX / 4 || g->extent[1] > INT64_MAX / 4 ||
         g->extent[2] > INT64_MAX / 4 ||
-        !mul(g->cell, g->extent[2] + 2 * g->ghost[2], &row) ||
-        !mul(block->pitch[0] ? block->pitch[0] : row,
-             g->extent[1] + 2 * g->ghost[1], &plane) ||
-        !mul(block->pitch[1] ? block->pitch[1] : plane,
-             g->extent[0] + 2 * g->ghost[0], &size) ||
+        !wi_product(g->cell, g->extent[2] + 2 * g->ghost[2], &row) ||
+        !wi_product(block->pitch[0] ? block->pitch[0] : row,
+                    g->extent[1] + 2 * g->ghost[1], &plane) ||
+        !wi_product(block->pitch[1] ? block->pitch[1] : plane,
+                    g->extent[0] + 2 * g->ghost[0], &size) ||
         offset > INT64_MAX - size)
         return wi_fail(WHARF_EARG, "see wharf_exchange_block",
                        "the block is beyond every address space");

@@ -139,12 +139,20 @@ static wharf_status read_own_words(share *s, wi_existing_card *card)
     return device->ops->read_words(device, from, (int)count, card->word);
 }
 
-static uint32_t parcels_for(const wi_existing_card *card)
+static int pieces_a_parcel(const wharf_node *node)
 {
+    int64_t most = node->settings.parcel_fds;
+    return most < WI_FOREIGN_PASS ? (int)most : WI_FOREIGN_PASS;
+}
+
+static uint32_t parcels_for(const wharf_node *node,
+                            const wi_existing_card *card)
+{
+    uint32_t each = (uint32_t)pieces_a_parcel(node);
     if (card->mirrored || card->kind == WI_FOREIGN_POOL)
         return 1;
     if (card->kind == WI_FOREIGN_PIECES)
-        return (card->memory.pieces + WI_FOREIGN_PASS - 1) / WI_FOREIGN_PASS;
+        return (card->memory.pieces + each - 1) / each;
     return 0;
 }
 
@@ -168,7 +176,7 @@ static wharf_status make_own(share *s, bool mirrored, wi_existing_card *card)
     m->pointer[b] = e->memory.pointer;
     card->neighbours = !mirrored && e->memory.neighbours;
     card->largest = e->memory.largest;
-    card->parcels = parcels_for(card);
+    card->parcels = parcels_for(s->node, card);
     return read_own_words(s, card);
 }
 
@@ -275,8 +283,11 @@ static void pack(share *s, int index)
         if (st == WHARF_OK)
             parcel->count = (int)mail.of.mirror.fds;
     } else if (st == WHARF_OK) {
+        int count = pieces_a_parcel(s->node);
         st = s->foreign->pass(s->node->device, &e->memory, &s->cursor,
-                              mail.of.pages, parcel->fds, &parcel->count);
+                              mail.of.pages, parcel->fds, &count);
+        if (st == WHARF_OK)
+            parcel->count = count;
     }
     note_failure(s, st);
     mail.status = (int32_t)s->status;

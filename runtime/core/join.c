@@ -165,10 +165,10 @@ static wharf_status connect_to(asking *a)
         if (st == WHARF_ENOTREADY) { /* it is there, its queue is full */
             if (answers == WI_NEVER)
                 answers = wi_deadline_in_ms(a->timeout_ms);
-            if (wi_deadline_passed(answers))
+            if (wi_deadline_run_out(answers))
                 return no_answer(a);
         } else if (wi_sys_errno() == ECONNREFUSED) {
-            if (a->options.wait_ms == 0 || wi_deadline_passed(appears))
+            if (a->options.wait_ms == 0 || wi_deadline_run_out(appears))
                 return wi_fail(WHARF_ENOTREADY,
                                "publish it, or wait for it (wait_ms)",
                                "user %u has published nothing as \"%s\" on "
@@ -207,7 +207,6 @@ static wharf_status receive_answer(const asking *a, wi_join_answer *answer,
                                    wi_deadline deadline)
 {
     for (;;) {
-        struct pollfd one = {.fd = a->socket, .events = POLLIN};
         wharf_status st = wi_join_receive(a->socket, answer, sizeof *answer);
         if (st == WHARF_EPEER)
             return owner_ended(a->name);
@@ -220,11 +219,11 @@ static wharf_status receive_answer(const asking *a, wi_join_answer *answer,
                            a->name);
         if (st != WHARF_ENOTREADY)
             return st;
-        if (wi_deadline_passed(deadline))
+        if (wi_deadline_run_out(deadline))
             return no_answer(a);
-        if (poll(&one, 1, wi_deadline_poll_ms(deadline, 1000)) < 0 &&
-            errno != EINTR)
-            return wi_fail_os(errno, NULL, "poll of a Unix socket");
+        st = wi_sys_poll(a->socket, POLLIN, deadline);
+        if (st != WHARF_OK)
+            return st;
     }
 }
 

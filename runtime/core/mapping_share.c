@@ -58,13 +58,27 @@ static void note_failure(share *s, wharf_status st)
     }
 }
 
-static uint64_t chunk_bytes_for(const wharf_node *node,
-                                const wi_memory_ops *ops, uint64_t bytes)
+/* Every chunk takes a descriptor, except by fabric handles. */
+static uint64_t chunks_most(const wharf_node *node, const wi_memory_ops *ops)
 {
-    if (node->settings.chunk_bytes > 0)
-        return (uint64_t)node->settings.chunk_bytes;
-    if (node->gpus < 2 || bytes > CHUNKED_MOST ||
-        bytes > (uint64_t)ops->pieces * CHUNK_BYTES)
+    uint64_t most = (uint64_t)ops->pieces;
+    uint64_t fds = (uint64_t)node->settings.parcel_fds;
+    return ops->kind == WHARF_HANDLE_FABRIC || most < fds ? most : fds;
+}
+
+/* `bytes` and what was asked for are met but for the rounding that follows. */
+static uint64_t chunk_bytes_for(const wharf_node *node, const wi_way *way,
+                                uint64_t bytes)
+{
+    if (way->ops->pieces < 2)
+        return 0;
+    uint64_t most = chunks_most(node, way->ops);
+    uint64_t unit = way->granularity;
+    uint64_t least = ((bytes + most - 1) / most + unit - 1) / unit * unit;
+    uint64_t asked = (uint64_t)node->settings.chunk_bytes;
+    if (asked > 0)
+        return asked > least ? asked : least;
+    if (node->gpus < 2 || bytes > CHUNKED_MOST || least > CHUNK_BYTES)
         return 0;
     return CHUNK_BYTES;
 }
@@ -123,9 +137,9 @@ static wharf_status make_block(share *s, const item *it, wi_parcel *parcel)
     const wi_memory_ops *ops = m->way->ops;
     wi_device *device = s->node->device;
     const wi_layout_block *block = &m->layout.block[it->block];
-    wharf_status st = ops->create(device, block->bytes,
-                                  chunk_bytes_for(s->node, ops, block->bytes),
-                                  &m->block[it->block]);
+    wharf_status st = ops->create(
+        device, block->bytes, chunk_bytes_for(s->node, m->way, block->bytes),
+        &m->block[it->block]);
     if (st == WHARF_OK)
         st = wi_host_place(m, it->block);
     if (st != WHARF_OK)

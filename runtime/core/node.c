@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/config.h"
 #include "base/error.h"
@@ -207,6 +208,13 @@ static wharf_status compare_settings(const wi_node_settings *all, int size)
     return WHARF_OK;
 }
 
+static void least_parcel(wharf_node *node, const wi_node_settings *all)
+{
+    for (int r = 0; r < node->size; r++)
+        if (all[r].parcel_fds < node->settings.parcel_fds)
+            node->settings.parcel_fds = all[r].parcel_fds;
+}
+
 static wharf_status agree_on_settings(wharf_node *node, wi_deadline deadline)
 {
     wi_node_settings *all = wi_calloc((size_t)node->size, sizeof *all);
@@ -217,6 +225,8 @@ static wharf_status agree_on_settings(wharf_node *node, wi_deadline deadline)
                                sizeof node->settings, all, deadline);
     if (st == WHARF_OK)
         st = compare_settings(all, node->size);
+    if (st == WHARF_OK)
+        least_parcel(node, all);
     wi_free(all);
     return st;
 }
@@ -243,6 +253,7 @@ static wharf_status node_fill(wharf_node *node)
 
 void wi_node_delete(wharf_node *node)
 {
+    wi_rescue_stop(node);
     wi_node_unplace(node);
     wi_handle_remove(node);
     wi_free(node->slot_used);
@@ -273,8 +284,21 @@ static wharf_status open_connected(wharf_node *node, wi_deadline deadline)
         return st;
     if (!node->settings.keep_current)
         st = node->device->ops->make_current(node->device);
+    if (st == WHARF_OK && node->backend != WHARF_BACKEND_HOST)
+        st = wi_rescue_start(node);
     st = wi_comm_agree(node->comm, st, deadline);
     return st == WHARF_OK ? wi_keeper_open(node, deadline) : st;
+}
+
+/* An eighth of the limit of open files: a sender holds one parcel, and rank 0
+ * several on their way, beside what MPI and the driver have open. */
+static int64_t parcel_fds(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+        limit.rlim_cur / 8 >= WI_PARCEL_FDS)
+        return WI_PARCEL_FDS;
+    return limit.rlim_cur < 8 ? 1 : (int64_t)limit.rlim_cur / 8;
 }
 
 /* What can go wrong on this rank before it meets the others. */
@@ -282,7 +306,8 @@ static wharf_status prepare(const wharf_node_options *options,
                             wharf_node *const *out, wi_node_settings *settings,
                             wharf_node **node)
 {
-    *settings = (wi_node_settings){.timeout_ms = 30000};
+    *settings =
+        (wi_node_settings){.timeout_ms = 30000, .parcel_fds = parcel_fds()};
     wharf_status st = read_settings(options, settings);
     if (st == WHARF_OK && !out)
         st = wi_fail(WHARF_EARG, "pass the address of a variable",
@@ -420,6 +445,15 @@ static wharf_status comm_close(wharf_node *node, wharf_status met,
     return wi_comm_close(&node->comm, deadline);
 }
 
+/* What is advised after a death, to close the node, was just done. */
+static void tell_closed(wharf_status st, wharf_error *record)
+{
+    if (st == WHARF_EPEER)
+        snprintf(record->remedy, sizeof record->remedy,
+                 "the node is closed here all the same; if a rank died, end by "
+                 "_exit, for MPI may wait for it");
+}
+
 /* Leaves *out as it is if nothing was done. */
 static wharf_status close_node(wharf_node **out)
 {
@@ -451,9 +485,14 @@ static wharf_status close_node(wharf_node **out)
     wi_node_delete(node);
     wi_stat_add(WI_STAT_live_nodes, -1);
     *out = NULL;
+    if (st == WHARF_OK) {
+        st = closed;
+        cause = *wi_error_record();
+    }
     if (st == WHARF_OK)
-        return closed;
+        return WHARF_OK;
     *wi_error_record() = cause;
+    tell_closed(st, wi_error_record());
     return st;
 }
 

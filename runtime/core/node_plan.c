@@ -46,8 +46,8 @@ static wharf_status plan_here(wharf_node *node, const wi_census *c)
         .devices = c->count,
         .device = device,
         .links = links,
-        .policy = (wharf_placement)node->settings.placement,
-        .map = node->settings.device_map,
+        .placement = (wharf_placement)node->settings.placement,
+        .device_map = node->settings.device_map,
         .refuse_bad = node->settings.refuse_bad != 0,
     };
 
@@ -206,7 +206,7 @@ static wharf_status adopt(wharf_node *node, const wi_census *c)
     for (int r = 0; r < node->size; r++) {
         node->gpu_of_rank[r] = index[node->lines[r].device];
         wi_gpu *gpu = &node->gpu[node->gpu_of_rank[r]];
-        if (gpu->guests++ == 0)
+        if (gpu->users++ == 0)
             gpu->owner = r;
     }
     return WHARF_OK;
@@ -221,7 +221,7 @@ static wharf_status check_exclusive(const wharf_node *node)
         int second = gpu->owner + 1;
 
         if (!gpu->desc.exclusive || gpu->desc.caps & WI_CAP_MPS ||
-            gpu->guests < 2)
+            gpu->users < 2)
             continue;
         while (node->gpu_of_rank[second] != g)
             second++;
@@ -230,7 +230,7 @@ static wharf_status check_exclusive(const wharf_node *node)
                     "GPU %d (%s) is in compute mode \"exclusive process\" and "
                     "would have to serve %d ranks, %d and %d among them: %d "
                     "ranks, %d GPUs",
-                    g, gpu->desc.pci, gpu->guests, gpu->owner, second,
+                    g, gpu->desc.pci, gpu->users, gpu->owner, second,
                     node->size, node->gpus));
     }
     return WHARF_OK;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/sys.h"
 #include "core/node_print.h"
@@ -127,25 +128,10 @@ static int driver_version(const wharf_node *node)
 
 /* ---- JSON -------------------------------------------------------------- */
 
-static void json_string(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            fprintf(file, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(file, "\\u%04x", c);
-        else
-            fputc(c, file);
-    }
-    fputc('"', file);
-}
-
 static void json_text(FILE *file, const char *key, const char *value)
 {
     fprintf(file, ", \"%s\": ", key);
-    json_string(file, value);
+    wi_json_string(file, value);
 }
 
 static wharf_status json_links(const wharf_node *node, FILE *file, int rank)
@@ -184,8 +170,8 @@ static wharf_status json_rank(const wharf_node *node, FILE *file, int rank)
     json_text(file, "pci", device.pci);
     json_text(file, "name", device.name);
     fprintf(file, ", \"memory_bytes\": %" PRIu64, device.memory_bytes);
-    fprintf(file, ", \"ordinal\": %d, \"owner\": %d, \"guests\": %d",
-            device.ordinal, device.owner, device.guests);
+    fprintf(file, ", \"ordinal\": %d, \"owner\": %d, \"users\": %d",
+            device.ordinal, device.owner, device.users);
     fprintf(file, ", \"distance\": %d", device.distance);
     json_text(file, "reason", device.reason);
     st = json_links(node, file, rank);
@@ -223,7 +209,7 @@ static void json_warnings(const char *text, FILE *file)
 
         snprintf(line, sizeof line, "%.*s", (int)length, text);
         fputs(first ? "" : ", ", file);
-        json_string(file, line);
+        wi_json_string(file, line);
         first = false;
         text += length + (text[length] == '\n');
     }
@@ -287,7 +273,7 @@ static wharf_status text_ranks(const wharf_node *node, FILE *file)
             continue;
         }
         fprintf(file, "%4d  %4d  %5d  %5d  ", rank, device.gpu, device.owner,
-                device.guests);
+                device.users);
         if (device.distance < 0)
             fputs("       -", file);
         else

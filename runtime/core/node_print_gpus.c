@@ -56,7 +56,7 @@ static void text_sharing(const wharf_node *node, FILE *file)
 {
     fputs("\nsharing\n", file);
     for (int g = 0; g < node->gpus; g++) {
-        fprintf(file, "GPU %d: rank%s ", g, node->gpu[g].guests > 1 ? "s" : "");
+        fprintf(file, "GPU %d: rank%s ", g, node->gpu[g].users > 1 ? "s" : "");
         text_ranks(node, file, g, false);
         fprintf(file, ", rank %d owns its memory\n", node->gpu[g].owner);
     }

@@ -95,14 +95,14 @@ static void fill_device(const wharf_node *node, int rank, wharf_device *device)
     memcpy(device->reason, line->reason, sizeof device->reason);
     if (g < 0) {
         device->ordinal = -1;
-        device->guests = node->size;
+        device->users = node->size;
         strcpy(device->name, "host");
         return;
     }
     const wi_gpu *gpu = &node->gpu[g];
     device->ordinal = gpu->desc.ordinal;
     device->owner = gpu->owner;
-    device->guests = gpu->guests;
+    device->users = gpu->users;
     device->memory_bytes = gpu->desc.memory_bytes;
     wi_uuid_format(&gpu->desc, device->uuid);
     memcpy(device->pci, gpu->desc.pci, sizeof device->pci);

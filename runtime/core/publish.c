@@ -391,9 +391,12 @@ void wi_publish_end(wharf_buffer *buffer)
     wi_stat_add(WI_STAT_live_published, -1);
 }
 
-bool wi_publish_seen(const wharf_buffer *buffer)
+bool wi_publish_seen(wharf_buffer *buffer)
 {
-    return buffer->published ||
+    pthread_mutex_lock(&buffer->lock);
+    bool published = buffer->published != NULL;
+    pthread_mutex_unlock(&buffer->lock);
+    return published ||
            __atomic_load_n(&buffer->seen_outside, __ATOMIC_ACQUIRE);
 }
 

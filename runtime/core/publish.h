@@ -74,6 +74,6 @@ void wi_publish_end(wharf_buffer *buffer);
 
 /* May programs outside the job still have the buffer mapped? Then its memory
  * must not become another buffer's. */
-bool wi_publish_seen(const wharf_buffer *buffer);
+bool wi_publish_seen(wharf_buffer *buffer);
 
 #endif

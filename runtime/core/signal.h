@@ -142,6 +142,11 @@ void wi_exchange_close_all(wharf_node *node);
  */
 wharf_status wi_signal_quiesce(wharf_node *node);
 
+/* The thread that watches meanwhile, from open to close; not on the host
+ * backend, whose quiesce waits for nothing. */
+wharf_status wi_rescue_start(wharf_node *node);
+void wi_rescue_stop(wharf_node *node);
+
 /* ---- Holding for a stream (stream.c) ------------------------------------- */
 
 /* Can a stream of this process be waiting for another rank at all? Any thread,

@@ -5,9 +5,13 @@
  * While the caller waits for its GPU, a watcher looks for deaths and at the
  * deadline; then it writes what the streams wait for. What they do after that
  * works on stale data, but the node is of no use any more.
+ *
+ * The watcher's thread is started with the node: when it is needed it may be
+ * too late to get one.
  */
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "base/trace.h"
 #include "core/barrier.h"
@@ -25,13 +29,16 @@
 #define LOOK_MS 50
 #define MARK_MS 1
 
-typedef struct watcher {
+struct wi_rescue {
     wharf_node *node;
-    wi_deadline deadline;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool over;
-} watcher;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    bool waits;           /* the caller, for its GPU: wait */
+    uint64_t round;       /* number `round`, */
+    wi_deadline deadline; /* until then */
+    bool ended;
+};
 
 static void put(const wharf_node *node, void *word, uint32_t value)
 {
@@ -82,80 +89,119 @@ static void let_go(wharf_node *node)
     wi_ring_let_go(node);
 }
 
-/* Sleeps under the lock; true once the caller's work is complete. */
-static bool sleep_over(watcher *w, int ms)
+/* Under the lock: has the caller's wait number `round` ended? */
+static bool is_over(const wi_rescue *rescue, uint64_t round)
 {
-    if (!w->over)
-        wi_cond_wait(&w->wake, &w->lock, wi_deadline_in_ms(ms));
-    return w->over;
+    return !rescue->waits || rescue->round != round;
+}
+
+static bool sleep_over(wi_rescue *rescue, uint64_t round, int ms)
+{
+    if (!is_over(rescue, round))
+        wi_cond_wait(&rescue->changed, &rescue->lock, wi_deadline_in_ms(ms));
+    return is_over(rescue, round);
+}
+
+/* Under the lock, during one wait of the caller's. */
+static void watch_wait(wi_rescue *rescue)
+{
+    uint64_t round = rescue->round;
+    wharf_status alive = WHARF_OK;
+    while (!sleep_over(rescue, round, LOOK_MS) && alive == WHARF_OK &&
+           !wi_deadline_run_out(rescue->deadline))
+        alive = wi_comm_check_alive(rescue->node->comm, -1);
+    if (is_over(rescue, round))
+        return;
+    if (alive != WHARF_OK)
+        wi_log(WI_LOG_WARN,
+               "rank %d is dead: streams that wait for its signals go on "
+               "without them",
+               wi_error_record()->rank);
+    else
+        wi_log(WI_LOG_WARN, "streams that waited for other ranks' signals "
+                            "past the deadline go on without them");
+    do
+        let_go(rescue->node);
+    while (!sleep_over(rescue, round, MARK_MS));
 }
 
 static void *watch(void *argument)
 {
-    watcher *w = argument;
-    wharf_status alive = WHARF_OK;
+    wi_rescue *rescue = argument;
     wi_trace_thread("wharf peers");
-    wi_call_begin("watching for dead ranks", w->node->rank);
-    pthread_mutex_lock(&w->lock);
-    while (!sleep_over(w, LOOK_MS) && alive == WHARF_OK &&
-           !wi_deadline_passed(w->deadline))
-        alive = wi_comm_check_alive(w->node->comm, -1);
-    if (!w->over) {
-        if (alive != WHARF_OK)
-            wi_log(WI_LOG_WARN,
-                   "rank %d is dead: streams that wait for its signals go on "
-                   "without them",
-                   wi_error_record()->rank);
+    wi_call_begin("watching for dead ranks", rescue->node->rank);
+    pthread_mutex_lock(&rescue->lock);
+    while (!rescue->ended)
+        if (rescue->waits)
+            watch_wait(rescue);
         else
-            wi_log(WI_LOG_WARN, "streams that waited for other ranks' signals "
-                                "past the deadline go on without them");
-    }
-    while (!w->over) {
-        let_go(w->node);
-        sleep_over(w, MARK_MS);
-    }
-    pthread_mutex_unlock(&w->lock);
+            wi_cond_wait(&rescue->changed, &rescue->lock, WI_NEVER);
+    pthread_mutex_unlock(&rescue->lock);
     wharf_ignore(wi_call_end(WHARF_OK));
     return NULL;
 }
 
-static bool watcher_start(watcher *w, wharf_node *node, pthread_t *thread)
+static void rescue_free(wi_rescue *rescue)
 {
-    *w = (watcher){.node = node, .deadline = wi_node_deadline(node)};
-    pthread_mutex_init(&w->lock, NULL);
-    wi_cond_init(&w->wake);
-    if (wi_thread_start(thread, watch, w,
-                        "a thread that watches for dead ranks") == WHARF_OK)
-        return true;
-    pthread_cond_destroy(&w->wake);
-    pthread_mutex_destroy(&w->lock);
-    return false;
+    pthread_cond_destroy(&rescue->changed);
+    pthread_mutex_destroy(&rescue->lock);
+    wi_free(rescue);
 }
 
-static void watcher_stop(watcher *w, pthread_t thread)
+wharf_status wi_rescue_start(wharf_node *node)
 {
-    pthread_mutex_lock(&w->lock);
-    w->over = true;
-    pthread_cond_signal(&w->wake);
-    pthread_mutex_unlock(&w->lock);
-    pthread_join(thread, NULL);
-    pthread_cond_destroy(&w->wake);
-    pthread_mutex_destroy(&w->lock);
+    wi_rescue *rescue;
+    if (!WI_NEW(rescue))
+        return WHARF_ENOMEM;
+    rescue->node = node;
+    pthread_mutex_init(&rescue->lock, NULL);
+    wi_cond_init(&rescue->changed);
+    wharf_status st = wi_thread_start(&rescue->thread, watch, rescue,
+                                      "a thread that watches for dead ranks");
+    if (st == WHARF_OK)
+        node->rescue = rescue;
+    else
+        rescue_free(rescue);
+    return st;
+}
+
+/* Under the lock from here to the end. */
+static void tell(wi_rescue *rescue)
+{
+    pthread_cond_signal(&rescue->changed);
+    pthread_mutex_unlock(&rescue->lock);
+}
+
+void wi_rescue_stop(wharf_node *node)
+{
+    wi_rescue *rescue = node->rescue;
+    if (!rescue)
+        return;
+    pthread_mutex_lock(&rescue->lock);
+    rescue->ended = true;
+    tell(rescue);
+    pthread_join(rescue->thread, NULL);
+    rescue_free(rescue);
+    node->rescue = NULL;
 }
 
 wharf_status wi_signal_quiesce(wharf_node *node)
 {
     wi_device *device = node->device;
-    watcher w;
-    pthread_t thread;
+    wi_rescue *rescue = node->rescue;
     bool signals = node->notifies || node->barriers || node->rings ||
                    node->exchanges ||
                    __atomic_load_n(&node->event_waits, __ATOMIC_RELAXED);
-    /* Without a thread the call may have to wait for a dead rank. */
-    if (node->backend == WHARF_BACKEND_HOST || !signals ||
-        !watcher_start(&w, node, &thread))
+    if (!rescue || !signals)
         return device->ops->quiesce(device);
+    pthread_mutex_lock(&rescue->lock);
+    rescue->deadline = wi_node_deadline(node);
+    rescue->round++;
+    rescue->waits = true;
+    tell(rescue);
     wharf_status st = device->ops->quiesce(device);
-    watcher_stop(&w, thread);
+    pthread_mutex_lock(&rescue->lock);
+    rescue->waits = false;
+    tell(rescue);
     return st;
 }

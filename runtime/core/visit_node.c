@@ -34,8 +34,8 @@ static wharf_status check_gpus(wharf_node *node)
         wi_gpu *gpu = &node->gpu[g];
         if (gpu->owner < 0 || gpu->owner >= node->size)
             return wi_visit_nonsense("owner", gpu->owner);
-        if (gpu->guests < 0 || gpu->guests > node->size)
-            return wi_visit_nonsense("ranks of a GPU", gpu->guests);
+        if (gpu->users < 0 || gpu->users > node->size)
+            return wi_visit_nonsense("ranks of a GPU", gpu->users);
         gpu->desc.ordinal = -1;
         END_TEXT(gpu->desc.pci);
         END_TEXT(gpu->desc.name);

@@ -101,17 +101,13 @@ static wharf_status gone(void)
 
 static wharf_status wait_for(int socket, short events, wi_deadline deadline)
 {
-    struct pollfd poll_one = {.fd = socket, .events = events};
-    if (wi_deadline_passed(deadline))
+    if (wi_deadline_run_out(deadline))
         return wi_fail(WHARF_ETIMEDOUT,
                        "see what the other process is doing, or allow more "
                        "time",
                        "the process at the other end of the socket does not %s",
                        events == POLLIN ? "send" : "receive");
-    if (poll(&poll_one, 1, wi_deadline_poll_ms(deadline, 1000)) < 0 &&
-        errno != EINTR)
-        return wi_fail_os(errno, NULL, "poll of a Unix socket");
-    return WHARF_OK;
+    return wi_sys_poll(socket, events, deadline);
 }
 
 /* WHARF_ENOTREADY: not now. */

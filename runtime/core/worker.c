@@ -176,7 +176,13 @@ static wharf_status worker_new(wharf_node *node,
 
 bool wi_worker_wait(wharf_worker *w, wi_deadline deadline)
 {
-    return wi_cond_wait(&w->changed, &w->lock, deadline);
+    if (wi_deadline_run_out(deadline))
+        return false;
+    if (deadline == WI_NEVER)
+        return wi_cond_wait(&w->changed, &w->lock, WI_NEVER);
+    wi_cond_wait(&w->changed, &w->lock,
+                 wi_deadline_in_ms(wi_deadline_poll_ms(deadline, WI_LOOK_MS)));
+    return true;
 }
 
 wharf_status wi_worker_late(const char *what)

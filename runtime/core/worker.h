@@ -201,7 +201,8 @@ void wi_report_joined(wharf_worker *worker);
 /* With the node: workers that were not stopped. */
 void wi_worker_stop_all(wharf_node *node);
 
-/* Under the lock: until something changed or the deadline; false: it passed. */
+/* Under the lock: until something may have changed, so look again; false: the
+ * deadline has passed. */
 bool wi_worker_wait(wharf_worker *worker, wi_deadline deadline);
 /* WHARF_ETIMEDOUT: "the worker" and `what`. */
 wharf_status wi_worker_late(const char *what);

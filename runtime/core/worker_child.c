@@ -234,11 +234,12 @@ static wharf_status await_note(int fd, wi_note *note, wi_deadline deadline)
             return wi_fail(WHARF_EPEER, "end", "the rank is gone");
         if (st != WHARF_ENOTREADY)
             return st;
-        if (wi_deadline_passed(deadline))
+        if (wi_deadline_run_out(deadline))
             return wi_fail(WHARF_ETIMEDOUT, "allow more time",
                            "the rank does not answer to the worker's hello");
-        struct pollfd one = {.fd = fd, .events = POLLIN};
-        poll(&one, 1, wi_deadline_poll_ms(deadline, 1000));
+        st = wi_sys_poll(fd, POLLIN, deadline);
+        if (st != WHARF_OK)
+            return st;
     }
 }
 

@@ -51,17 +51,13 @@ static wharf_status end_told(wharf_status st)
 
 static wharf_status wait_for(int fd, short events, wi_deadline deadline)
 {
-    struct pollfd one = {.fd = fd, .events = events};
-    if (wi_deadline_passed(deadline))
+    if (wi_deadline_run_out(deadline))
         return wi_fail(WHARF_ETIMEDOUT,
                        "allow more time, or see what the other end is doing",
                        events == POLLIN ? "no message came from the other end"
                                         : "the other end does not read its "
                                           "messages");
-    int ms = deadline == WI_NEVER ? -1 : wi_deadline_poll_ms(deadline, 60000);
-    if (poll(&one, 1, ms) < 0 && errno != EINTR)
-        return wi_fail_os(errno, NULL, "poll of a worker's socket");
-    return WHARF_OK;
+    return wi_sys_poll(fd, events, deadline);
 }
 
 wharf_status wi_message_send(int fd, const void *data, size_t size,

@@ -32,11 +32,21 @@ const char *wharf_death_name(wharf_death how)
     return "unknown";
 }
 
-static const char *state_name(wharf_worker_state state)
+const char *wharf_worker_state_name(wharf_worker_state state)
 {
-    static const char *const names[] = {"starting", "running", "dead",
-                                        "given up", "ended"};
-    return names[state];
+    switch (state) {
+    case WHARF_WORKER_STARTING:
+        return "starting";
+    case WHARF_WORKER_RUNNING:
+        return "running";
+    case WHARF_WORKER_DEAD:
+        return "dead";
+    case WHARF_WORKER_GIVEN_UP:
+        return "given up";
+    case WHARF_WORKER_ENDED:
+        return "ended";
+    }
+    return "unknown";
 }
 
 static int *count_of(wharf_worker_report *report, wharf_death how)
@@ -177,9 +187,9 @@ wharf_status wharf_worker_print(wharf_worker *worker, FILE *file)
             "worker %s: %s, %d started, %d died (%d exit, %d signal, %d fault, "
             "%d silence, %d absence, %d start), messages %" PRId64
             " sent, %" PRId64 " received\n",
-            worker->path, state_name(r.state), r.starts, r.deaths, r.exits,
-            r.signals, r.faults, r.silences, r.absences, r.failed_starts,
-            r.sent, r.received);
+            worker->path, wharf_worker_state_name(r.state), r.starts, r.deaths,
+            r.exits, r.signals, r.faults, r.silences, r.absences,
+            r.failed_starts, r.sent, r.received);
     if (r.recover_us >= 0)
         fprintf(file, "  at work again after %.1f to %.1f ms\n",
                 (double)r.recover_least_us / 1000,

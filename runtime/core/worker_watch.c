@@ -359,21 +359,22 @@ static int64_t silence_ns(wharf_worker *w)
 static int64_t act_in_time(wharf_worker *w)
 {
     char cause[160];
-    int64_t when = 0, now = wi_now_ns(), silent = silence_ns(w);
-    if (w->now && !w->now->joined && now >= w->now->join_by_ns) {
+    int64_t when = 0, silent = silence_ns(w);
+    if (w->now && !w->now->joined && wi_deadline_run_out(w->now->join_by_ns)) {
         snprintf(cause, sizeof cause, "did not join within %d ms",
                  w->options.join_ms);
         end_now(w, WHARF_DEATH_ABSENCE, 0, cause);
-    } else if (w->now && silent > 0 && now >= silent) {
+    } else if (w->now && silent > 0 && wi_deadline_run_out(silent)) {
         snprintf(cause, sizeof cause, "no answer for %d ms",
                  w->options.silence_ms);
         end_now(w, WHARF_DEATH_SILENCE, 0, cause);
-    } else if (w->now && w->stopping && now >= w->stop_by_ns) {
+    } else if (w->now && w->stopping && wi_deadline_run_out(w->stop_by_ns)) {
         snprintf(cause, sizeof cause, "did not end within %d ms of the stop",
                  w->options.stop_ms);
         end_now(w, WHARF_DEATH_SILENCE, 0, cause);
     }
-    if (!w->now && w->restart_ns > 0 && now >= w->restart_ns && !w->stopping)
+    if (!w->now && w->restart_ns > 0 && wi_deadline_passed(w->restart_ns) &&
+        !w->stopping)
         start_next(w);
     if (w->now && !w->now->joined)
         sooner(&when, w->now->join_by_ns);
@@ -445,7 +446,7 @@ static void sleep_until(const wharf_worker *w, int64_t when)
     for (const wi_life *life = w->dying; life; life = life->next)
         watch_life(&list, life);
     if (when > 0)
-        ms = wi_deadline_poll_ms(when, 60000);
+        ms = wi_deadline_poll_ms(when, WI_LOOK_MS);
     if (list.blind && (ms < 0 || ms > LOOK_MS))
         ms = LOOK_MS;
     if (poll(list.polls, list.count, ms) > 0 && list.polls[0].revents) {

@@ -430,7 +430,7 @@ static wharf_status pass_pieces(const wi_foreign *memory, char **cursor,
     wharf_status status = WHARF_OK;
     int n = 0;
 
-    while (at < end && n < WI_FOREIGN_PASS && status == WHARF_OK) {
+    while (at < end && n < *count && status == WHARF_OK) {
         status = pass_piece(at, &pages[n], &fds[n], &at);
         n += status == WHARF_OK;
     }

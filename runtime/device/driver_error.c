@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sys.h"
 #include "device/driver.h"
 
 #define REMEDY_RUINED                                                          \
@@ -119,6 +120,8 @@ wharf_status wi_driver_fail(const char *call, int code, const char *details,
     vsnprintf(what, sizeof what, details, args);
     va_end(args);
     wi_driver_describe(code, meaning, sizeof meaning);
+    if (status == WHARF_EDRIVER && wi_sys_descriptors_short())
+        remedy = wi_sys_descriptors_short();
     /* Calls by other names may run where the current context is the caller's,
      * or one that is gone. */
     if (status == WHARF_EDEVMEM && strncmp(call, "cuMem", 5) == 0)

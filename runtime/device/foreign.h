@@ -77,9 +77,10 @@ typedef struct wi_foreign_ops {
     wharf_status (*present)(wi_device *device, const wi_foreign *memory,
                             wi_foreign_card *card);
 
-    /* Owner, PIECES and POOL: descriptors of the next pieces, at most
-     * WI_FOREIGN_PASS, and their sizes in pages. *cursor is NULL before the
-     * first call. The caller closes the descriptors (wi_sys_close). */
+    /* Owner, PIECES and POOL: descriptors of the next pieces, at most *count,
+     * which is 1 to WI_FOREIGN_PASS, and their sizes in pages; *count gets how
+     * many. *cursor is NULL before the first call. The caller closes the
+     * descriptors (wi_sys_close). */
     wharf_status (*pass)(wi_device *device, const wi_foreign *memory,
                          char **cursor, uint32_t *pages, int *fds, int *count);
 

@@ -458,7 +458,7 @@ contains
     integer(c_int64_t), intent(in) :: number
     type(c_ptr), intent(in), optional :: stream
     integer(c_int) :: status
-    status = c_event_wait(event%handle, or_default(stream), number)
+    status = c_event_wait(event%handle, number, or_default(stream))
   end function
 
   function wharf_event_query(event, number) result(status)

@@ -185,7 +185,7 @@ module wharf_calls
       integer(c_int64_t), intent(inout) :: number
     end function
 
-    integer(c_int) function c_event_wait(event, stream, number) &
+    integer(c_int) function c_event_wait(event, number, stream) &
       bind(c, name="wharf_event_wait")
       import
       type(c_ptr), value :: event, stream

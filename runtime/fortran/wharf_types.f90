@@ -73,7 +73,7 @@ module wharf_types
 
   type, bind(c) :: wharf_device
     integer(c_size_t) :: struct_size = 0
-    integer(c_int) :: gpu = -1, ordinal = -1, owner = -1, guests = 0
+    integer(c_int) :: gpu = -1, ordinal = -1, owner = -1, users = 0
     character(kind=c_char) :: uuid(48) = c_null_char
     character(kind=c_char) :: pci(16) = c_null_char
     character(kind=c_char) :: name(64) = c_null_char

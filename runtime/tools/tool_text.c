@@ -149,9 +149,12 @@ void tool_print_all(const char *texts, int count, const char *between)
 
 int tool_report(const char *program)
 {
+    const char *log = getenv("WHARF_LOG");
     wharf_error error;
     char text[512];
 
+    if (log == NULL || strcmp(log, "none") != 0)
+        return 1;
     wharf_last_error(&error);
     fprintf(stderr, "%s: %s\n", program,
             wharf_error_format(&error, text, sizeof text));

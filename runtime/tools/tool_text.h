@@ -44,7 +44,8 @@ char *tool_gather(MPI_Comm comm, const char *mine, int *count);
 /* Prints texts as tool_gather gives them, `between` between two. */
 void tool_print_all(const char *texts, int count, const char *between);
 
-/* Prints this thread's last Wharf failure; returns 1, the exit code. */
+/* Prints this thread's last Wharf failure where the library, told to by
+ * WHARF_LOG=none, has not done so itself; returns 1, the exit code. */
 int tool_report(const char *program);
 
 /* The same where all ranks hold one record: only the rank that it names does,

@@ -107,9 +107,9 @@ static wharf_status one_event(struct sync_bench *b)
     if (b->me == 0) {
         st = record(b, b->first);
         if (st == WHARF_OK)
-            st = wharf_event_wait(b->second, NULL, b->records);
+            st = wharf_event_wait(b->second, b->records, NULL);
     } else if (b->me == b->last) {
-        st = wharf_event_wait(b->first, NULL, b->records);
+        st = wharf_event_wait(b->first, b->records, NULL);
         if (st == WHARF_OK)
             st = record(b, b->second);
     }
@@ -242,11 +242,11 @@ static wharf_status check_event(struct sync_bench *b)
         if (st == WHARF_OK)
             st = record(b, b->first);
         if (st == WHARF_OK)
-            st = wharf_event_wait(b->second, NULL, b->records);
+            st = wharf_event_wait(b->second, b->records, NULL);
         if (st == WHARF_OK)
             st = look(b, b->last, b->last, EVENT);
     } else if (b->me == b->last) {
-        st = wharf_event_wait(b->first, NULL, b->records);
+        st = wharf_event_wait(b->first, b->records, NULL);
         if (st == WHARF_OK)
             st = look(b, 0, 0, EVENT);
         if (st == WHARF_OK)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wharf-info --topology FILE.xml --bindings LIST [--policy P]
- *            [--visible LIST/LIST/...] [--map LIST] [--refuse-bad] [--json]
+ * wharf-info --topology FILE.xml --bindings LIST [--placement P]
+ *            [--visible LIST/LIST/...] [--device-map LIST] [--refuse-bad]
+ * [--json]
  *
  * Plans placement for a machine that need not be here. Uses the public calls
  * only, and is an example of them.
  */
 #include "wharf_info_plan.h"
+#include "tool_text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,9 +29,9 @@
 typedef struct request {
     const char *topology;
     const char *bindings;
-    const char *policy;
+    const char *placement;
     const char *visible;
-    const char *map;
+    const char *device_map;
     bool refuse_bad;
     bool json;
     bool help;
@@ -44,12 +46,12 @@ static const char usage[] =
     "  --bindings LIST   one entry a rank, separated by '/': numa:0 or\n"
     "                    numa:0-3,8 (NUMA nodes), cpu:0-15 (CPUs), both by OS\n"
     "                    index; - for a rank that is not bound\n"
-    "  --policy P        auto (default), closest, block or round_robin\n"
+    "  --placement P     auto (default), closest, block or round_robin\n"
     "  --visible LIST    one list a rank, separated by '/', as in\n"
     "                    CUDA_VISIBLE_DEVICES with indices in PCI order; - "
     "for\n"
     "                    all, nothing for none\n"
-    "  --map LIST        explicit GPUs, one a rank, separated by ',': index,\n"
+    "  --device-map LIST explicit GPUs, one a rank, separated by ',': index,\n"
     "                    UUID or its start, or PCI id\n"
     "  --refuse-bad      fail where a rank gets no GPU, or one far from it\n"
     "  --json            JSON instead of a table\n"
@@ -98,9 +100,9 @@ static int request_read(int argc, char **argv, request *ask)
         const char *name;
         const char **value;
     } const option[] = {
-        {"--topology", &ask->topology}, {"--bindings", &ask->bindings},
-        {"--policy", &ask->policy},     {"--visible", &ask->visible},
-        {"--map", &ask->map},
+        {"--topology", &ask->topology},     {"--bindings", &ask->bindings},
+        {"--placement", &ask->placement},   {"--visible", &ask->visible},
+        {"--device-map", &ask->device_map},
     };
 
     for (int i = 1; i < argc; i++)
@@ -137,11 +139,11 @@ static int request_read(int argc, char **argv, request *ask)
     return EXIT_DONE;
 }
 
-static bool policy_read(const char *name, wharf_placement *policy)
+static bool placement_read(const char *name, wharf_placement *placement)
 {
     for (int p = WHARF_PLACEMENT_AUTO; p <= WHARF_PLACEMENT_ROUND_ROBIN; p++)
         if (!strcmp(name, wharf_placement_name((wharf_placement)p))) {
-            *policy = (wharf_placement)p;
+            *placement = (wharf_placement)p;
             return true;
         }
     return false;
@@ -157,12 +159,7 @@ static int entries_of(const char *text, char separator)
 
 static int refused(void)
 {
-    wharf_error error;
-    char text[512];
-
-    wharf_last_error(&error);
-    fprintf(stderr, "wharf-info: %s\n",
-            wharf_error_format(&error, text, sizeof text));
+    tool_report("wharf-info");
     return EXIT_REFUSED;
 }
 
@@ -241,8 +238,8 @@ int info_plan(int argc, char **argv)
                         " is missing");
     /* Failures are printed here, once, unless the user wants the log. */
     setenv("WHARF_LOG", "none", 0);
-    if (ask.policy && !policy_read(ask.policy, &options.policy))
-        return complain("unknown policy ", ask.policy);
+    if (ask.placement && !placement_read(ask.placement, &options.placement))
+        return complain("unknown placement ", ask.placement);
     if (wharf_binding_parse(ask.bindings, bindings, WHARF_MAX_RANKS, &ranks) !=
         WHARF_OK) {
         refused();
@@ -251,9 +248,10 @@ int info_plan(int argc, char **argv)
     if (ask.visible && entries_of(ask.visible, '/') != ranks)
         return complain("--visible needs one list for each entry of ",
                         "--bindings");
-    if (ask.map && entries_of(ask.map, ',') != ranks)
-        return complain("--map needs one GPU for each entry of ", "--bindings");
-    options.map = ask.map;
+    if (ask.device_map && entries_of(ask.device_map, ',') != ranks)
+        return complain("--device-map needs one GPU for each entry of ",
+                        "--bindings");
+    options.device_map = ask.device_map;
     options.visible = ask.visible;
     options.refuse_bad = ask.refuse_bad;
     return plan_apart(&ask, ranks, bindings, &options);

@@ -62,8 +62,8 @@ wharf_status info_rank_json(const wharf_node *node,
     json_text(file, "pci", device.pci);
     json_text(file, "name", device.name);
     fprintf(file, ", \"memory_bytes\": %" PRIu64, device.memory_bytes);
-    fprintf(file, ", \"owner\": %d, \"guests\": %d, \"distance\": %d",
-            device.owner, device.guests, device.distance);
+    fprintf(file, ", \"owner\": %d, \"users\": %d, \"distance\": %d",
+            device.owner, device.users, device.distance);
     json_text(file, "reason", device.reason);
     st = rank_links(node, file);
     fputc('}', file);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One reason a line, owner and guests, cost and digest of a plan. */
+/* One reason a line, owner and users, cost and digest of a plan. */
 #include <stdio.h>
 #include <string.h>
 
@@ -58,8 +58,8 @@ wharf_reason wi_plan_locality(const wi_plan *plan, int rank, int gpu)
 static wharf_reason reason_of(const wi_plan *plan, wharf_plan_line *line)
 {
     const wi_plan_input *in = plan->in;
-    bool rule = in->policy == WHARF_PLACEMENT_BLOCK ||
-                in->policy == WHARF_PLACEMENT_ROUND_ROBIN;
+    bool rule = in->placement == WHARF_PLACEMENT_BLOCK ||
+                in->placement == WHARF_PLACEMENT_ROUND_ROBIN;
     int gpu = -1;
     int least = wi_plan_nearest(plan, line->rank, &gpu);
 
@@ -74,8 +74,8 @@ static wharf_reason reason_of(const wi_plan *plan, wharf_plan_line *line)
         return WHARF_REASON_FORCED;
     }
     if (rule)
-        snprintf(line->detail, sizeof line->detail, "policy %s",
-                 wharf_placement_name(in->policy));
+        snprintf(line->detail, sizeof line->detail, "placement %s",
+                 wharf_placement_name(in->placement));
     if (!in->rank[line->rank].bound)
         return WHARF_REASON_UNBOUND;
     if (line->distance < 0)
@@ -108,7 +108,7 @@ static void line_fill(wi_plan *plan, int rank)
     for (int r = in->ranks - 1; r >= 0 && gpu >= 0; r--)
         if (plan->gpu_of[r] == gpu) {
             line->owner = r;
-            line->guests++;
+            line->users++;
         }
     line->reason = reason_of(plan, line);
 }

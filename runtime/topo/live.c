@@ -133,8 +133,8 @@ wharf_status wi_topo_plan_node(const wi_topo_ask *ask, wi_topo_line *lines,
     wi_plan_input input = {.ranks = ask->ranks,
                            .gpus = ask->devices,
                            .links = ask->links,
-                           .policy = ask->policy,
-                           .map = ask->map,
+                           .placement = ask->placement,
+                           .device_map = ask->device_map,
                            .refuse_bad = ask->refuse_bad};
     wharf_topo *topo = NULL;
     wi_topo_gpu *gpus = NULL;

@@ -164,9 +164,10 @@ static wharf_status options_read(const wharf_plan_options *options,
         st = wi_versioned_read(full, sizeof *full, options, "options");
     if (st != WHARF_OK)
         return st;
-    if ((int)full->policy < 0 || full->policy > WHARF_PLACEMENT_ROUND_ROBIN)
-        return wi_fail(WHARF_EARG, NULL, "policy %d does not exist",
-                       (int)full->policy);
+    if ((int)full->placement < 0 ||
+        full->placement > WHARF_PLACEMENT_ROUND_ROBIN)
+        return wi_fail(WHARF_EARG, NULL, "placement %d does not exist",
+                       (int)full->placement);
     if (full->gpus < 0 || (full->gpus && !full->gpu))
         return wi_fail(WHARF_EARG, NULL, "options.gpus is %d%s", full->gpus,
                        full->gpu ? "" : " and options.gpu is NULL");
@@ -241,8 +242,8 @@ static wharf_status facts_fill(const wharf_topo *topo, int ranks,
     if (!options->links && !options->gpu)
         input->links = topo->links;
     input->traffic = options->traffic;
-    input->policy = options->policy;
-    input->map = options->map;
+    input->placement = options->placement;
+    input->device_map = options->device_map;
     input->refuse_bad = options->refuse_bad != 0;
     return st;
 }

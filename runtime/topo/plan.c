@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The planner's frame: distances, map, policy, explanation, warnings. Pure:
+/* The planner's frame: distances, map, placement, explanation, warnings. Pure:
  * what it reads is in its input. */
 #include "topo/plan.h"
 
@@ -93,12 +93,12 @@ static wharf_status map_read(wi_plan *plan)
     const wi_plan_input *in = plan->in;
     wharf_status st;
 
-    if (!in->map || !in->map[0])
+    if (!in->device_map || !in->device_map[0])
         return WHARF_OK;
     plan->map = wi_calloc((size_t)in->ranks, sizeof *plan->map);
     if (!plan->map)
         return WHARF_ENOMEM;
-    st = wi_map_parse(in->gpu, in->gpus, in->map, in->ranks, plan->map);
+    st = wi_map_parse(in->gpu, in->gpus, in->device_map, in->ranks, plan->map);
     return st == WHARF_OK ? map_check(plan) : st;
 }
 
@@ -173,7 +173,7 @@ wharf_status wi_plan_make(const wi_plan_input *input, wharf_plan **plan)
     }
     work->made.ranks = input->ranks;
     work->made.gpus = input->gpus;
-    work->made.policy = input->policy;
+    work->made.placement = input->placement;
     work->made.line = work->line;
     work->made.warning = work->warning;
     work->made.digest = wi_plan_digest(work);

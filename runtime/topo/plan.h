@@ -27,8 +27,8 @@ typedef struct wi_plan_input {
     const wi_topo_gpu *gpu;
     const int32_t *links;
     const uint32_t *traffic;
-    wharf_placement policy;
-    const char *map;
+    wharf_placement placement;
+    const char *device_map;
     bool refuse_bad;
     int hosted; /* ranks that the launcher started on this host, as far as
                    known */

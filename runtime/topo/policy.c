@@ -68,7 +68,7 @@ static void by_rule(wi_plan *plan)
         int wish;
         if (plan->map)
             wish = plan->map[r];
-        else if (in->policy == WHARF_PLACEMENT_ROUND_ROBIN)
+        else if (in->placement == WHARF_PLACEMENT_ROUND_ROBIN)
             wish = r % in->gpus;
         else if (r < larger * (share + 1))
             wish = r / (share + 1);
@@ -86,8 +86,8 @@ static wharf_status by_cost(wi_plan *plan)
         .ranks = in->ranks,
         .gpus = in->gpus,
         .cost = plan->cost,
-        .balance = in->policy == WHARF_PLACEMENT_CLOSEST ? WI_ASSIGN_LAST
-                                                         : WI_ASSIGN_EVEN,
+        .balance = in->placement == WHARF_PLACEMENT_CLOSEST ? WI_ASSIGN_LAST
+                                                            : WI_ASSIGN_EVEN,
         .level = {group.package, group.node, group.chip},
         .links = in->links,
         .traffic = in->traffic,
@@ -107,8 +107,8 @@ wharf_status wi_plan_policy(wi_plan *plan)
         plan->gpu_of[r] = -1;
     if (!plan->in->gpus)
         return WHARF_OK;
-    if (plan->map || plan->in->policy == WHARF_PLACEMENT_BLOCK ||
-        plan->in->policy == WHARF_PLACEMENT_ROUND_ROBIN) {
+    if (plan->map || plan->in->placement == WHARF_PLACEMENT_BLOCK ||
+        plan->in->placement == WHARF_PLACEMENT_ROUND_ROBIN) {
         by_rule(plan);
         return WHARF_OK;
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/sys.h"
 #include "wharf/topo.h"
 
@@ -18,13 +19,13 @@ static void number_or_dash(int number, char text[16])
 static void print_text(const wharf_plan *plan, FILE *file)
 {
     fprintf(file,
-            "# %d rank%s, %d GPU%s, policy %s, cost %" PRId64
+            "# %d rank%s, %d GPU%s, placement %s, cost %" PRId64
             ", digest %016" PRIx64 "\n",
             plan->ranks, plan->ranks == 1 ? "" : "s", plan->gpus,
-            plan->gpus == 1 ? "" : "s", wharf_placement_name(plan->policy),
+            plan->gpus == 1 ? "" : "s", wharf_placement_name(plan->placement),
             plan->cost, plan->digest);
     fprintf(file, "# %4s %4s %-13s %8s %6s %6s  %s\n", "rank", "gpu", "pci",
-            "distance", "owner", "guests", "reason");
+            "distance", "owner", "users", "reason");
     for (int r = 0; r < plan->ranks; r++) {
         const wharf_plan_line *line = &plan->line[r];
         char gpu[16], distance[16], owner[16];
@@ -32,7 +33,7 @@ static void print_text(const wharf_plan *plan, FILE *file)
         number_or_dash(line->distance, distance);
         number_or_dash(line->owner, owner);
         fprintf(file, "  %4d %4s %-13s %8s %6s %6d  %s%s%s\n", line->rank, gpu,
-                line->pci[0] ? line->pci : "-", distance, owner, line->guests,
+                line->pci[0] ? line->pci : "-", distance, owner, line->users,
                 wharf_reason_name(line->reason), line->detail[0] ? ": " : "",
                 line->detail);
     }
@@ -40,35 +41,18 @@ static void print_text(const wharf_plan *plan, FILE *file)
         fprintf(file, "warning: %s\n", plan->warning[w].text);
 }
 
-/* Control characters and non-ASCII bytes come from files and environments:
- * each becomes one code point, so the output is JSON whatever the input. */
-static void print_string(FILE *file, const char *text)
-{
-    fputc('"', file);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            fprintf(file, "\\%c", c);
-        else if (c < 0x20 || c > 0x7e)
-            fprintf(file, "\\u%04x", c);
-        else
-            fputc(c, file);
-    }
-    fputc('"', file);
-}
-
 static void print_json_line(const wharf_plan_line *line, FILE *file)
 {
     fprintf(file, "{\"rank\":%d,\"gpu_index\":%d,\"pci\":", line->rank,
             line->gpu);
-    print_string(file, line->pci);
+    wi_json_string(file, line->pci);
     fprintf(file, ",\"distance\":%d,\"reason\":", line->distance);
-    print_string(file, wharf_reason_name(line->reason));
+    wi_json_string(file, wharf_reason_name(line->reason));
     fputs(",\"detail\":", file);
-    print_string(file, line->detail);
-    fprintf(file, ",\"owner\":%d,\"guests\":%d,\"uuid\":", line->owner,
-            line->guests);
-    print_string(file, line->uuid);
+    wi_json_string(file, line->detail);
+    fprintf(file, ",\"owner\":%d,\"users\":%d,\"uuid\":", line->owner,
+            line->users);
+    wi_json_string(file, line->uuid);
     fputc('}', file);
 }
 
@@ -80,13 +64,13 @@ static void print_json(const wharf_plan *plan, FILE *file)
         print_json_line(&plan->line[r], file);
     }
     fprintf(file,
-            "],\n \"cost\":%" PRId64 ",\"gpus\":%d,\"policy\":\"%s\","
+            "],\n \"cost\":%" PRId64 ",\"gpus\":%d,\"placement\":\"%s\","
             "\"digest\":\"%016" PRIx64 "\",\n \"warnings\":[",
-            plan->cost, plan->gpus, wharf_placement_name(plan->policy),
+            plan->cost, plan->gpus, wharf_placement_name(plan->placement),
             plan->digest);
     for (int w = 0; w < plan->warnings; w++) {
         fputs(w ? ",\n " : "", file);
-        print_string(file, plan->warning[w].text);
+        wi_json_string(file, plan->warning[w].text);
     }
     fputs("]}\n", file);
 }

@@ -56,9 +56,9 @@ typedef struct wi_topo_ask {
     const int32_t *links; /* devices x devices, from row to column: 0 no peer
                              access, 1 over PCIe, 1 + NVLinks, -1 unknown;
                              NULL: nothing is known */
-    wharf_placement policy;
-    const char *map; /* explicit device map, "" or NULL for none */
-    bool refuse_bad; /* WHARF_EDEGRADED for a plan with a bad warning */
+    wharf_placement placement;
+    const char *device_map; /* explicit device map, "" or NULL for none */
+    bool refuse_bad;        /* WHARF_EDEGRADED for a plan with a bad warning */
 } wi_topo_ask;
 
 /*

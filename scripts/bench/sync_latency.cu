@@ -203,9 +203,9 @@ void measure_event(job &j)
         number++;
         if (j.rank == 0) {
             wharf_check(wharf_event_record(there, j.stream, nullptr));
-            wharf_check(wharf_event_wait(back, j.stream, number));
+            wharf_check(wharf_event_wait(back, number, j.stream));
         } else {
-            wharf_check(wharf_event_wait(there, j.stream, number));
+            wharf_check(wharf_event_wait(there, number, j.stream));
             wharf_check(wharf_event_record(back, j.stream, nullptr));
         }
     });

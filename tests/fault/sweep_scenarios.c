@@ -64,7 +64,7 @@ static void prepare_close(state *s)
     T_OK(wharf_event_create(s->node, 0, &s->event));
     if (t_me == 0)
         T_OK(wharf_event_record(s->event, NULL, NULL));
-    T_OK(wharf_event_wait(s->event, NULL, 1));
+    T_OK(wharf_event_wait(s->event, 1, NULL));
 }
 
 static wharf_status act_close(state *s)
@@ -198,7 +198,7 @@ static void check_event(state *s)
     if (t_me == t_ranks - 1)
         T_OK(wharf_event_record(s->event, NULL, NULL));
     T_OK(wharf_event_synchronize(s->event, 1, 0));
-    T_OK(wharf_event_wait(s->event, NULL, WHARF_LATEST));
+    T_OK(wharf_event_wait(s->event, WHARF_LATEST, NULL));
 }
 
 static void prepare_event(state *s)
@@ -235,7 +235,7 @@ static void prepare_recorded(state *s)
 
 static wharf_status act_wait(state *s)
 {
-    return wharf_event_wait(s->event, NULL, 1);
+    return wharf_event_wait(s->event, 1, NULL);
 }
 
 static wharf_status act_synchronize(state *s)

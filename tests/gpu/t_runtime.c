@@ -97,7 +97,7 @@ static void use_all(wharf_node *node)
     T_OK(wharf_event_create(node, 0, &event));
     if (t_me == 0)
         T_OK(wharf_event_record(event, NULL, NULL));
-    T_OK(wharf_event_wait(event, NULL, 1));
+    T_OK(wharf_event_wait(event, 1, NULL));
     T_OK(wharf_event_synchronize(event, 1, 0));
     T_OK(wharf_event_destroy(&event));
     use_own_memory(node);

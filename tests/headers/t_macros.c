@@ -81,8 +81,8 @@ static void options(void)
     T_EQ_INT(sizeof(joined), joined.struct_size);
     T_CHECK(joined.uid == WHARF_OWN_UID);
     T_EQ_INT(sizeof(plan), plan.struct_size);
-    T_EQ_INT(WHARF_PLACEMENT_AUTO, plan.policy);
-    T_EQ_PTR(NULL, plan.map);
+    T_EQ_INT(WHARF_PLACEMENT_AUTO, plan.placement);
+    T_EQ_PTR(NULL, plan.device_map);
     T_EQ_INT(0, box.width);
     T_EQ_INT(1, box.rows);
     T_EQ_INT(1, box.planes);

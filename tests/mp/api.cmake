@@ -134,6 +134,7 @@ if(WHARF_MPIEXEC_RECOVERY)
     set_tests_properties(
       ${test} PROPERTIES PASS_REGULAR_EXPRESSION
                          "death: [0-9]+ survivors of rank ${victim}, all right"
+                         FAIL_REGULAR_EXPRESSION "fake_cuda: violation"
                          PROCESSORS ${np} RESOURCE_LOCK "${WHARF_TEST_LOCK}")
   endfunction()
   # Over legacy handles memory has to be kept.

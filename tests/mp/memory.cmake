@@ -57,6 +57,7 @@ if(WHARF_MPIEXEC_RECOVERY)
     set_tests_properties(
       ${test} PROPERTIES PASS_REGULAR_EXPRESSION
                          "death: 2 survivors of rank ${victim}, all right"
+                         FAIL_REGULAR_EXPRESSION "fake_cuda: violation"
                          PROCESSORS 3 RESOURCE_LOCK "${WHARF_TEST_LOCK}")
   endfunction()
   wharf_memory_death_test(mp killed_before_detach 1)

@@ -52,6 +52,7 @@ function(wharf_ring_death_test label case np victim mode)
   set_tests_properties(
     ${test} PROPERTIES PASS_REGULAR_EXPRESSION
                        "ring death: rank ${victim} of ${np}, all right"
+                       FAIL_REGULAR_EXPRESSION "fake_cuda: violation"
                        PROCESSORS ${np} RESOURCE_LOCK "${WHARF_TEST_LOCK}")
 endfunction()
 if(WHARF_MPIEXEC_RECOVERY)

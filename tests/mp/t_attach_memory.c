@@ -7,6 +7,7 @@
 
 #include <mpi.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static unsigned flags_for(t_kind kind)
 {
@@ -298,7 +299,7 @@ static void copied(void)
 }
 
 /* More pieces than one message carries: looked at around every edge. */
-static void many_pieces(void)
+static void pieces_shared(void)
 {
     wharf_node *node = t_open();
     int pieces = (int)t_argument("pieces", 12);
@@ -332,6 +333,23 @@ static void many_pieces(void)
     t_memory_pieces(8);
     t_close(node);
     t_live_check(NULL);
+}
+
+/* Then with room for fewer descriptors than one message could carry. A real
+ * driver holds too many of its own. */
+static void many_pieces(void)
+{
+    struct rlimit before, few;
+
+    pieces_shared();
+    if (t_mode_get() == T_GPU)
+        return;
+    T_EQ_INT(0, getrlimit(RLIMIT_NOFILE, &before));
+    few = before;
+    few.rlim_cur = 64;
+    T_EQ_INT(0, setrlimit(RLIMIT_NOFILE, &few));
+    pieces_shared();
+    T_EQ_INT(0, setrlimit(RLIMIT_NOFILE, &before));
 }
 
 /* Other ranks read the mirror on a stream, behind an event. */

@@ -286,7 +286,7 @@ static void stats_of_a_buffer(void)
     if (t_mode_get() != T_HOST) {
         T_CHECK(!owner ||
                 held.live_device_bytes_owned >=
-                    before.live_device_bytes_owned + device.guests * 1048576);
+                    before.live_device_bytes_owned + device.users * 1048576);
     }
     t_detach(buffer);
     t_close(node);

@@ -123,6 +123,42 @@ static void few_descriptors(void)
     t_live_check(NULL);
 }
 
+/* So few from the start that pieces as small as asked for would need more. */
+static void few_descriptors_ever(void)
+{
+    rlim_t before = limit_descriptors(64);
+    wharf_node *node;
+    wharf_buffer *buffer;
+
+    T_EQ_INT(0, setenv("WHARF_CHUNK_BYTES", "2m", 1));
+    node = t_open();
+    buffer = t_attach(node, (size_t)32 << 20, 0);
+    T_EQ_INT(8, t_info(buffer, 0).chunks);
+    t_share(node, buffer, 5);
+    t_detach(buffer);
+    t_close(node);
+    unsetenv("WHARF_CHUNK_BYTES");
+    limit_descriptors(before);
+    t_live_check(NULL);
+}
+
+/* A rank that cannot even read who it is does not get a node of its own. */
+static void no_descriptor_at_open(void)
+{
+    wharf_node *node = NULL;
+    rlim_t before = t_me == t_ranks - 1 ? limit_descriptors(0) : 0;
+    wharf_status st = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
+
+    if (before)
+        limit_descriptors(before);
+    T_FAILS(MPI_COMM_WORLD, WHARF_EOS, t_ranks - 1, "boot id", st);
+    T_CHECK(node == NULL);
+    node = t_open();
+    T_EQ_INT(t_ranks, wharf_node_size(node));
+    t_close(node);
+    t_live_check(NULL);
+}
+
 /* With room for none on one rank all ranks fail alike, and recover. */
 static void no_descriptor(void)
 {
@@ -182,6 +218,8 @@ static const t_case cases[] = {
     {"fill_device_memory", fill_device_memory, T_FAKE},
     {"beyond_host_memory", beyond_host_memory, T_ANY},
     {"few_descriptors", few_descriptors, T_ANY},
+    {"few_descriptors_ever", few_descriptors_ever, T_FAKE},
+    {"no_descriptor_at_open", no_descriptor_at_open, T_ANY},
     {"no_descriptor", no_descriptor, T_ANY},
     {"most_buffers", most_buffers, T_ANY},
     {NULL, NULL, 0},

@@ -28,7 +28,7 @@ static void use_after_detach(void)
     T_REFUSES(WHARF_ESTATE, "buffer", wharf_buffer_pointer_table(copy, &table));
     T_REFUSES(WHARF_ESTATE, "event", wharf_event_query(event, 1));
     T_REFUSES(WHARF_ESTATE, "event", wharf_event_record(event, NULL, NULL));
-    T_REFUSES(WHARF_ESTATE, "event", wharf_event_wait(event, NULL, 1));
+    T_REFUSES(WHARF_ESTATE, "event", wharf_event_wait(event, 1, NULL));
     T_REFUSES(WHARF_ESTATE, "buffer", wharf_buffer_event(copy, 0, &event));
     T_REFUSES(WHARF_ESTATE, "buffer", wharf_buffer_detach(&copy));
     T_CHECK(copy == NULL);

@@ -102,7 +102,7 @@ static void boxes(void)
               wharf_get_box(buffer, 0, 0, mine, &flat, NULL));
     T_REFUSES(WHARF_EARG, "2^62",
               wharf_get_box(buffer, 0, 0, mine, &endless, NULL));
-    T_REFUSES(WHARF_EARG, "64 bits",
+    T_REFUSES(WHARF_EARG, "2^62 bytes",
               wharf_get_box(buffer, 0, 0, mine, &planes, NULL));
     T_REFUSES(WHARF_EARG, "segment of rank 0",
               wharf_put_box(buffer, 0, 0, mine, &beyond, NULL));
@@ -146,14 +146,22 @@ static void dead_and_foreign(void)
 static void read_only(void)
 {
     wharf_buffer *shared;
+    wharf_box box = WHARF_BOX_INIT;
+    wharf_copy_way way;
     int other = (t_me + 1) % t_ranks;
 
     begin();
+    box.width = 100;
     shared = t_attach(node, BYTES, WHARF_BUFFER_READ_ONLY);
     T_OK(wharf_put(shared, t_me, 0, mine, 100, NULL));
     T_OK(wharf_get(shared, other, 0, mine, 100, NULL));
     T_REFUSES(WHARF_EARG, "WHARF_BUFFER_READ_ONLY",
               wharf_put(shared, other, 0, mine, 100, NULL));
+    T_REFUSES(WHARF_EARG, "WHARF_BUFFER_READ_ONLY",
+              wharf_copy_way_find(shared, WHARF_COPY_PUT, other, 0, mine, &box,
+                                  &way, NULL));
+    T_OK(wharf_copy_way_find(shared, WHARF_COPY_GET, other, 0, mine, &box, &way,
+                             NULL));
     if (t_info(shared, other).write_protected)
         T_REFUSES(WHARF_EARG, "only be read",
                   wharf_get(shared, t_me, 0, t_segment(shared, other, NULL),

@@ -167,6 +167,35 @@ static void segments(void)
     t_live_check(NULL);
 }
 
+/* No kernel reads pageable memory, not for the sake of a signal either. */
+static void notified_from_pageable(void)
+{
+    wharf_node *node = t_open();
+    wharf_buffer *buffer = t_attach(node, BYTES, 0);
+    wharf_stream stream = t_stream_create(node);
+    int next = (t_me + 1) % t_ranks, last = (t_me + t_ranks - 1) % t_ranks;
+    wharf_notify *notify[16];
+    char *plain = malloc(BYTES);
+
+    T_CHECK(plain != NULL && t_ranks <= 16);
+    for (int rank = 0; rank < t_ranks; rank++)
+        T_OK(wharf_notify_create(node, rank, NULL, &notify[rank]));
+    memset(plain, 40 + t_me, BYTES);
+    T_OK(wharf_put_notify(buffer, next, 0, plain, BYTES, notify[next], stream));
+    T_OK(wharf_notify_wait(notify[t_me], last, stream, 0));
+    t_stream_sync(node, stream);
+    T_EQ_INT(-1, t_dev_check_value(t_place(node, buffer, t_me),
+                                   t_segment(buffer, t_me, NULL), BYTES,
+                                   (unsigned char)(40 + last)));
+    free(plain);
+    for (int rank = 0; rank < t_ranks; rank++)
+        T_OK(wharf_notify_destroy(&notify[rank]));
+    t_stream_destroy(node, stream);
+    t_detach(buffer);
+    t_close(node);
+    t_live_check(NULL);
+}
+
 /* The driver would read pageable memory now, not when the graph runs. */
 static void pageable_in_a_capture(void)
 {
@@ -254,6 +283,7 @@ static void ways(void)
 static const t_case cases[] = {
     {"every_kind", every_kind, T_ANY},
     {"segments", segments, T_ANY},
+    {"notified_from_pageable", notified_from_pageable, T_ANY},
     {"pageable_in_a_capture", pageable_in_a_capture, T_CUDA},
     {"ways", ways, T_ANY},
     {NULL, NULL, 0},

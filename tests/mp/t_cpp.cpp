@@ -18,7 +18,7 @@ static void nodes_answer()
     MPI_Comm_size(node.communicator(), &size);
     CHECK(size == ranks);
     CHECK(std::strlen(node.backend_reason()) > 0);
-    CHECK(node.device(ranks - 1).guests >= 1);
+    CHECK(node.device(ranks - 1).users >= 1);
     CHECK(node.link(me, me).path == WHARF_PATH_SAME_PROCESS);
     CHECK(node.granularity(WHARF_SPACE_HOST) > 0);
     if (node.gpus() > 0)
@@ -122,7 +122,7 @@ static void events_order()
         CHECK(event.record() == 1);
         CHECK(buffer.event_of(0).record() == 1);
     } else {
-        event.wait(nullptr, 1);
+        event.wait(1);
         buffer.event_of(0).wait();
         THROWS(WHARF_ESTATE, event.record());
     }

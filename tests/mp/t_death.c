@@ -76,7 +76,7 @@ static void killed_before_record(void)
     if (t_me == victim)
         vanish(SIGKILL);
     if (t_me % 2)
-        told(wharf_event_wait(event, NULL, 1), WHARF_EPEER, LATE_MS);
+        told(wharf_event_wait(event, 1, NULL), WHARF_EPEER, LATE_MS);
     else
         told(wharf_event_synchronize(event, 1, 20000), WHARF_EPEER, LATE_MS);
     T_STATUS(WHARF_EPEER, wharf_event_query(event, 1));
@@ -123,7 +123,7 @@ static void killed_after_record(void)
         T_OK(wharf_notify_wait(never, verdict_rank(), NULL, 0));
         T_OK(wharf_event_record(event, NULL, NULL));
     }
-    T_OK(wharf_event_wait(event, NULL, 1));
+    T_OK(wharf_event_wait(event, 1, NULL));
     T_STATUS(WHARF_ENOTREADY, wharf_event_query(event, 1));
     t_barrier();
     if (t_me == victim)
@@ -169,12 +169,15 @@ static void killed_before_close(void)
 {
     wharf_buffer *buffer = t_attach(node, 30000, 0);
     wharf_stats stats;
+    wharf_error error;
 
     t_share(node, buffer, 2);
     if (t_me == victim)
         vanish(SIGKILL);
     told(wharf_node_close(&node), WHARF_EPEER, LATE_MS);
     T_CHECK(node == NULL);
+    wharf_last_error(&error);
+    T_CONTAINS("is closed here", error.remedy);
     stats = t_stats();
     T_EQ_INT(0, stats.live_nodes);
     T_EQ_INT(0, stats.live_buffers);
@@ -233,7 +236,7 @@ static void killed_before_open(void)
 
     if (t_me == victim)
         vanish(SIGKILL);
-    options.timeout_ms = 3000;
+    options.timeout_ms = 1000; /* all of it passes */
     st = wharf_node_open(MPI_COMM_WORLD, &options, &late);
     /* Without a node the dead cannot be told from the silent. */
     T_CHECK(st == WHARF_EPEER || st == WHARF_ETIMEDOUT);
@@ -283,11 +286,22 @@ static void stopped_before_attach(void)
         finish();
 }
 
+/* Its events as well: the silent rank has opened those of the others, which
+ * must not go before it lets go of them. */
 static void stopped_before_detach(void)
 {
     wharf_buffer *buffer = t_attach(node, 30000, 0);
+    wharf_event *event = NULL;
 
     t_share(node, buffer, 4);
+    T_OK(wharf_buffer_event(buffer, t_me, &event));
+    T_OK(wharf_event_record(event, NULL, NULL));
+    for (int rank = 0; rank < t_ranks; rank++) {
+        T_OK(wharf_buffer_event(buffer, rank, &event));
+        T_OK(wharf_event_wait(event, 1, NULL));
+    }
+    t_stream_sync(node, NULL);
+    t_barrier();
     if (t_me == victim) {
         vanish(SIGSTOP);
         /* Its own pointers still are what they were. */
@@ -318,11 +332,11 @@ static void stopped_before_record(void)
         vanish(SIGSTOP);
         T_OK(wharf_event_record(event, NULL, NULL));
     } else {
-        told(wharf_event_wait(event, NULL, 1), WHARF_ETIMEDOUT,
+        told(wharf_event_wait(event, 1, NULL), WHARF_ETIMEDOUT,
              TIMEOUT_MS + LATE_MS);
         wake_victim();
         /* The same wait, repeated, passes when the record comes at last. */
-        T_OK(wharf_event_wait(event, NULL, 1));
+        T_OK(wharf_event_wait(event, 1, NULL));
     }
     T_OK(wharf_event_destroy(&event));
     t_close(node);

@@ -67,13 +67,13 @@ static void one_writer(void)
     for (uint64_t k = 1; k <= ROUNDS; k++) {
         if (t_me == 0) {
             for (int rank = 1; rank < t_ranks && k > 1; rank++)
-                T_OK(wharf_event_wait(read[rank], s.stream, k - 1));
+                T_OK(wharf_event_wait(read[rank], k - 1, s.stream));
             write_late(&s, (unsigned char)k);
             T_OK(wharf_event_record(written, s.stream, NULL));
         } else {
             void *own = t_segment(s.own, t_me, NULL);
 
-            T_OK(wharf_event_wait(written, s.stream, k));
+            T_OK(wharf_event_wait(written, k, s.stream));
             t_stream_copy(s.node, s.stream, own, t_segment(s.source, 0, NULL),
                           BYTES);
             T_OK(wharf_event_record(read[t_me], s.stream, NULL));
@@ -108,7 +108,7 @@ static void around_the_ring(void)
     for (uint64_t k = 1; k <= hops; k++) {
         /* Take the left neighbour's state k, into own; then, when the right
          * one has taken mine, put it into my segment. */
-        T_OK(wharf_event_wait(from, s.stream, 2 * k - 1));
+        T_OK(wharf_event_wait(from, 2 * k - 1, s.stream));
         t_stream_copy(s.node, s.stream, t_segment(s.own, t_me, NULL),
                       t_segment(s.source, left, NULL), BYTES);
         T_OK(wharf_event_record(mine, s.stream, NULL)); /* 2k: taken */
@@ -116,7 +116,7 @@ static void around_the_ring(void)
             wharf_event *right = NULL;
 
             T_OK(wharf_buffer_event(s.source, (t_me + 1) % t_ranks, &right));
-            T_OK(wharf_event_wait(right, s.stream, 2 * k));
+            T_OK(wharf_event_wait(right, 2 * k, s.stream));
         }
         t_stream_copy(s.node, s.stream, t_segment(s.source, t_me, NULL),
                       t_segment(s.own, t_me, NULL), BYTES);
@@ -154,7 +154,7 @@ static void two_streams(void)
         }
         t_barrier();
         if (t_me % 2)
-            T_OK(wharf_event_wait(event, s.stream, 1));
+            T_OK(wharf_event_wait(event, 1, s.stream));
         else
             T_OK(wharf_event_synchronize(event, 1, 0));
         t_stream_copy(s.node, s.stream, own, t_segment(s.source, 0, NULL),
@@ -219,7 +219,7 @@ static void slots_reused(void)
             for (int i = 0; i < round; i++)
                 T_OK(wharf_event_record(event, s.stream, NULL));
         }
-        T_OK(wharf_event_wait(event, s.stream, 1));
+        T_OK(wharf_event_wait(event, 1, s.stream));
         t_stream_copy(s.node, s.stream, own, t_segment(s.source, writer, NULL),
                       BYTES);
         t_stream_sync(s.node, s.stream);
@@ -253,7 +253,7 @@ static void destroyed_early(void)
             write_late(&s, value);
             T_OK(wharf_event_record(event, s.stream, NULL));
         }
-        T_OK(wharf_event_wait(event, s.stream, 1));
+        T_OK(wharf_event_wait(event, 1, s.stream));
         t_stream_copy(s.node, s.stream, own, t_segment(s.source, busy, NULL),
                       BYTES);
         T_OK(wharf_event_destroy(&event));
@@ -261,7 +261,7 @@ static void destroyed_early(void)
         T_OK(wharf_event_create(s.node, next, &event));
         if (t_me == next)
             T_OK(wharf_event_record(event, idle, NULL));
-        T_OK(wharf_event_wait(event, idle, 1));
+        T_OK(wharf_event_wait(event, 1, idle));
         T_OK(wharf_stream_synchronize(s.node, idle, 0));
         T_OK(wharf_event_destroy(&event));
         T_OK(wharf_stream_synchronize(s.node, s.stream, 0));
@@ -298,7 +298,7 @@ static void captured(void)
     T_OK(wharf_event_synchronize(event, 1, 0));
     if (t_me != 0) {
         t_graph_begin(s.stream);
-        T_OK(wharf_event_wait(event, s.stream, 1));
+        T_OK(wharf_event_wait(event, 1, s.stream));
         t_stream_copy(s.node, s.stream, own, t_segment(s.source, 0, NULL),
                       BYTES);
         graph = t_graph_end(s.stream);

@@ -23,7 +23,7 @@ static void *wait_thread(void *argument)
     waiter *w = argument;
 
     atomic_store(&w->entered, 1);
-    T_OK(wharf_event_wait(w->event, NULL, w->number));
+    T_OK(wharf_event_wait(w->event, w->number, NULL));
     atomic_store(&w->passed, 1);
     return NULL;
 }
@@ -89,7 +89,7 @@ static void *wait_all_thread(void *argument)
     recorder *r = argument;
 
     for (uint64_t k = 1; k <= THREADS * RECORDS; k += 37) {
-        T_OK(wharf_event_wait(r->event, NULL, k));
+        T_OK(wharf_event_wait(r->event, k, NULL));
         T_OK(wharf_event_synchronize(r->event, k, 0));
         T_OK(wharf_event_query(r->event, k));
     }
@@ -211,7 +211,7 @@ static void events_while_copying(void)
         T_OK(wharf_event_create(node, i % t_ranks, &event));
         if (t_me == i % t_ranks)
             T_OK(wharf_event_record(event, NULL, NULL));
-        T_OK(wharf_event_wait(event, NULL, 1));
+        T_OK(wharf_event_wait(event, 1, NULL));
         T_OK(wharf_event_destroy(&event));
         t_detach(t_attach(node, 1000, 0));
     }

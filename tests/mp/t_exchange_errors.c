@@ -413,9 +413,13 @@ static void topologies(void)
     T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "block",
             wharf_exchange_create_cart(node, two, NULL, NULL, &x));
     block.ghost[1] = 9;
-    T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "block.ghost[1] is 9",
+    T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0,
+            "block.ghost[1] is 9 and block.extent[1] is 8",
             wharf_exchange_create_cart(node, two, &block, NULL, &x));
-    block.ghost[1] = 1;
+    block.ghost[0] = block.ghost[1] = 0;
+    T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "0 in every dimension",
+            wharf_exchange_create_cart(node, two, &block, NULL, &x));
+    block.ghost[0] = block.ghost[1] = 1;
     block.diagonals = 2;
     T_FAILS(MPI_COMM_WORLD, WHARF_EARG, 0, "block.diagonals is 2",
             wharf_exchange_create_cart(node, two, &block, NULL, &x));

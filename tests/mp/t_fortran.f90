@@ -160,7 +160,7 @@ contains
     call MPI_Comm_compare(comm, MPI_COMM_WORLD, result)
     call check(result == MPI_CONGRUENT, 'congruent')
     call ok(wharf_node_device(node, 0, device), 'device')
-    call check(device%guests >= 1, 'guests')
+    call check(device%users >= 1, 'users')
     call check(len(wharf_text(device%name)) > 0, 'device name')
     call ok(wharf_node_link(node, 0, ranks - 1, link), 'link')
     call check(len(wharf_text(link%reason)) > 0, 'reason')

@@ -52,7 +52,7 @@ static void each_call(wharf_node *node, uintptr_t current)
     KEEPS(wharf_event_create(node, 0, &event));
     if (t_me == 0)
         KEEPS(wharf_event_record(event, NULL, NULL));
-    KEEPS(wharf_event_wait(event, NULL, 1));
+    KEEPS(wharf_event_wait(event, 1, NULL));
     KEEPS(wharf_event_synchronize(event, 1, 0));
     KEEPS(wharf_event_query(event, 1));
     KEEPS(wharf_event_destroy(&event));

@@ -67,7 +67,7 @@ static void close_only(void)
 }
 
 /* Local calls of the ruined rank say it; those of the others go on as long as
- * they need nothing of it. */
+ * they need nothing of it. A collective call then says it to all. */
 static void local_calls(void)
 {
     wharf_buffer *buffer = t_attach(node, 100000, 0);
@@ -78,7 +78,7 @@ static void local_calls(void)
     T_OK(wharf_event_create(node, ruined, &event));
     if (t_me == ruined)
         T_OK(wharf_event_record(event, NULL, NULL));
-    T_OK(wharf_event_wait(event, NULL, 1));
+    T_OK(wharf_event_wait(event, 1, NULL));
     T_OK(wharf_event_synchronize(event, 1, 0));
     ruin();
     t_segment(buffer, ruined, &size);
@@ -88,6 +88,9 @@ static void local_calls(void)
     else
         t_check_segment(node, buffer, t_me, 3);
     t_barrier();
+    T_FAILS(MPI_COMM_WORLD, WHARF_EFAULT, ruined, NULL,
+            wharf_event_destroy(&event));
+    T_CHECK(event == NULL);
     close_and_check();
 }
 

@@ -41,7 +41,7 @@ static void devices(void)
 {
     wharf_node *node = t_open();
     int gpus = wharf_node_gpus(node);
-    int guests = 0;
+    int users = 0;
 
     T_SAME(gpus);
     T_CHECK(t_mode_get() == T_HOST ? gpus == 0 : gpus >= 1);
@@ -53,10 +53,10 @@ static void devices(void)
         T_SAME(digest(0, d.name, strlen(d.name)));
         T_SAME(d.gpu);
         T_SAME(d.owner);
-        T_SAME(d.guests);
+        T_SAME(d.users);
         T_CHECK(d.reason[0] != '\0');
         T_CHECK(d.owner >= 0 && d.owner < t_ranks);
-        T_CHECK(d.guests >= 1 && d.guests <= t_ranks);
+        T_CHECK(d.users >= 1 && d.users <= t_ranks);
         T_EQ_INT(d.gpu, device_of(node, d.owner).gpu);
         if (t_mode_get() == T_HOST) {
             T_EQ_INT(-1, d.gpu);
@@ -79,10 +79,10 @@ static void devices(void)
         T_SAME(owner);
         T_EQ_INT(gpu, device_of(node, owner).gpu);
         T_EQ_INT(owner, device_of(node, owner).owner);
-        guests += device_of(node, owner).guests;
+        users += device_of(node, owner).users;
     }
     if (gpus > 0)
-        T_EQ_INT(t_ranks, guests);
+        T_EQ_INT(t_ranks, users);
     t_close(node);
 }
 
@@ -237,6 +237,14 @@ static void printing(void)
     T_EQ_INT('\0', *end);
     T_EQ_INT('{', *skip_space(json));
     T_CONTAINS("\"ranks\"", json);
+    if (wharf_node_gpus(node) > 0) {
+        char owners[32];
+        int owner = -1;
+
+        T_OK(wharf_node_owner(node, 0, &owner));
+        snprintf(owners, sizeof owners, "\"owners\": [%d", owner);
+        T_CONTAINS(owners, json);
+    }
     while ((at = strstr(at, "{\"rank\":")) != NULL) {
         ranks++;
         at++;

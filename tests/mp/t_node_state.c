@@ -97,7 +97,7 @@ static wharf_node *fill(void)
     T_OK(wharf_event_create(node, 0, &event));
     if (t_me == 0)
         T_OK(wharf_event_record(event, NULL, NULL));
-    T_OK(wharf_event_wait(event, NULL, 1));
+    T_OK(wharf_event_wait(event, 1, NULL));
     return node;
 }
 

@@ -50,7 +50,7 @@ static void share_and_close(wharf_node *node)
     T_OK(wharf_buffer_event(buffer, 0, &event));
     if (t_me == 0)
         T_OK(wharf_event_record(event, NULL, NULL));
-    T_OK(wharf_event_wait(event, NULL, 1));
+    T_OK(wharf_event_wait(event, 1, NULL));
     t_detach(buffer);
     t_close(node);
     t_live_check(NULL);

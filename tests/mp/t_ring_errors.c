@@ -125,7 +125,7 @@ static void after_drain_timeout(void)
     options = options_of(2, WHARF_RING_SHARED, WHARF_SPACE_HOST);
     options.consumers = &one;
     options.consumer_count = 1;
-    options.timeout_ms = 2000;
+    options.timeout_ms = 300;
     ring_open(&options);
     if (t_me == 0) {
         produce();

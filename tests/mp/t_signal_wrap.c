@@ -115,7 +115,7 @@ static void event_wraps(void)
             T_OK(wharf_event_record(event, stream, &number));
             T_EQ_INT(i, (long long)number);
         } else {
-            T_OK(wharf_event_wait(event, stream, (uint64_t)i));
+            T_OK(wharf_event_wait(event, (uint64_t)i, stream));
         }
         t_stream_copy(node, stream, t_segment(own, t_me, NULL),
                       t_segment(data, 0, NULL), BYTES);

@@ -109,7 +109,7 @@ static void signals_and_copies(void)
         TRACED("wharf_event_record", NULL, WHARF_OK,
                wharf_event_record(event, NULL, NULL));
     TRACED("wharf_event_wait", NULL, WHARF_OK,
-           wharf_event_wait(event, NULL, 1));
+           wharf_event_wait(event, 1, NULL));
     TRACED("wharf_event_synchronize", NULL, WHARF_OK,
            wharf_event_synchronize(event, 1, 0));
     TRACED("wharf_event_destroy", NULL, WHARF_OK, wharf_event_destroy(&event));

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -76,8 +77,12 @@ static void rude_main(int argc, char **argv)
     if (strcmp(argv[2], "poor") == 0)
         no_more_addresses();
     fflush(stdout);
-    while (wharf_worker_receive(worker, any, sizeof any, &size, 0) == WHARF_OK)
+    while (wharf_worker_receive(worker, any, sizeof any, &size, 0) ==
+           WHARF_OK) {
+        if (strcmp(argv[2], "slow") == 0)
+            t_pause_us(250000);
         T_OK(wharf_worker_send(worker, any, size, 0));
+    }
     T_OK(wharf_worker_leave(&worker));
     exit(0);
 }
@@ -164,6 +169,47 @@ static void left_and_stays(void)
     T_CHECK(t_now_ms() - before < 10 * T_SILENCE_MS + 2000);
     T_EQ_INT(1, t_report(worker).silences);
     T_OK(wharf_worker_stop(&worker, NULL));
+    t_close(node);
+}
+
+/* Plays the batch system, which stops a job's processes and lets them go on,
+ * the rank before its worker. */
+static pid_t stop_for_a_while(pid_t rank, pid_t worker)
+{
+    pid_t child = fork();
+
+    if (child != 0)
+        return child;
+    t_pause_us(100000);
+    kill(rank, SIGSTOP);
+    kill(worker, SIGSTOP);
+    t_pause_us(900000);
+    kill(rank, SIGCONT);
+    t_pause_us(50000);
+    kill(worker, SIGCONT);
+    _exit(0);
+}
+
+/* The time for which all were stopped is neither the worker's silence nor the
+ * caller's patience. */
+static void all_stopped(void)
+{
+    enum { MS = 700 };
+    wharf_node *node = t_open();
+    wharf_worker_options options = WHARF_WORKER_OPTIONS_INIT;
+    wharf_worker *worker;
+    char any[8];
+
+    options.silence_ms = MS;
+    worker = start(node, "slow", &options);
+    expect_echo(worker);
+    pid_t batch = stop_for_a_while(getpid(), t_report(worker).pid);
+
+    T_OK(wharf_worker_send(worker, "x", 1, 0));
+    T_OK(wharf_worker_receive(worker, any, sizeof any, NULL, MS));
+    T_CHECK(waitpid(batch, NULL, 0) == batch);
+    T_EQ_INT(0, t_report(worker).deaths);
+    t_worker_stop(worker);
     t_close(node);
 }
 
@@ -370,6 +416,14 @@ static void arguments(void)
     t_close(node);
 }
 
+static void names(void)
+{
+    T_EQ_STR("given up", wharf_worker_state_name(WHARF_WORKER_GIVEN_UP));
+    T_EQ_STR("unknown", wharf_worker_state_name((wharf_worker_state)5));
+    T_EQ_STR("silence", wharf_death_name(WHARF_DEATH_SILENCE));
+    T_EQ_STR("unknown", wharf_death_name((wharf_death)-1));
+}
+
 /* Full, but for so many: the remedy is about descriptors. */
 static void few_descriptors(void)
 {
@@ -410,12 +464,14 @@ int main(int argc, char **argv)
         {"at_work_after_a_message", at_work_after_a_message, T_ANY},
         {"comes_after_the_look", comes_after_the_look, T_HOST},
         {"left_and_stays", left_and_stays, T_ANY},
+        {"all_stopped", all_stopped, T_HOST},
         {"deaf", deaf, T_HOST},
         {"poor", poor, T_HOST},
         {"full_stdout", full_stdout, T_HOST},
         {"slow_stdout", slow_stdout, T_HOST},
         {"slow_stdout_nonblocking", slow_stdout_nonblocking, T_HOST},
         {"arguments", arguments, T_ANY},
+        {"names", names, T_HOST},
         {"few_descriptors", few_descriptors, T_HOST},
         {NULL, NULL, 0},
     };

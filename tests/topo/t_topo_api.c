@@ -64,9 +64,9 @@ static void arguments(void)
     T_STATUS(WHARF_ELIMIT,
              wharf_plan_make(topo, WHARF_MAX_RANKS + 1, NULL, NULL, &plan));
     T_STATUS(WHARF_EARG, wharf_plan_make(topo, 1, &bad, NULL, &plan));
-    options.policy = (wharf_placement)4;
+    options.placement = (wharf_placement)4;
     T_STATUS(WHARF_EARG, wharf_plan_make(topo, 1, NULL, &options, &plan));
-    options.policy = WHARF_PLACEMENT_AUTO;
+    options.placement = WHARF_PLACEMENT_AUTO;
     options.gpus = 2;
     T_STATUS(WHARF_EARG, wharf_plan_make(topo, 1, NULL, &options, &plan));
     options.gpus = 0;
@@ -83,7 +83,7 @@ static void arguments(void)
     T_EQ_STR("0000:17:00.0", plan->line[0].pci);
     T_EQ_INT(0, plan->line[255].owner);
     T_EQ_INT(256, plan->line[256].owner);
-    T_EQ_INT(256, plan->line[511].guests);
+    T_EQ_INT(256, plan->line[511].users);
     wharf_plan_free(&plan);
     T_CHECK(plan == NULL);
     wharf_plan_free(&plan);
@@ -178,10 +178,10 @@ static void refusing(void)
     T_STATUS(WHARF_EDEGRADED, wharf_plan_make(topo, 2, near, &options, &plan));
     cause_has("cut at \"5\"");
     options.visible = NULL;
-    options.map = "1,1";
+    options.device_map = "1,1";
     T_STATUS(WHARF_EDEGRADED, wharf_plan_make(topo, 2, NULL, &options, &plan));
     cause_has("given to several ranks");
-    options.map = "1,0";
+    options.device_map = "1,0";
     T_OK(wharf_plan_make(topo, 2, NULL, &options, &plan));
     T_EQ_INT(0, plan->warnings);
     wharf_plan_free(&plan);
@@ -203,7 +203,7 @@ static void memory(void)
         wharf_plan_options options = WHARF_PLAN_OPTIONS_INIT;
         wharf_status st;
         bool fired;
-        options.map = nth % 2 ? "0,1,2,3,4,5,6,7,0" : NULL;
+        options.device_map = nth % 2 ? "0,1,2,3,4,5,6,7,0" : NULL;
         wi_fault_arm(WI_FAULT_MEM, nth / 2 + 1, 0);
         st = wharf_topo_load(path, &topo);
         if (st == WHARF_OK)

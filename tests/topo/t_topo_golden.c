@@ -3,7 +3,7 @@
  * Plans for every generated machine against the plans on record.
  *
  * golden/SHAPE.plan holds cases: a line "> key=value ..." with what is asked,
- * then the plan as it must be printed. Keys: bindings, policy, visible, map,
+ * then the plan as it must be printed. Keys: bindings, placement, visible, map,
  * gpus (devices of the driver, "PCI@UUID,..."), refuse (1), all but bindings
  * may be left out. With --write the records are made anew from the cases in
  * them: look at the difference before you keep it.
@@ -19,7 +19,7 @@
 typedef struct question {
     char line[MOST_LINE]; /* cut into the values below */
     const char *bindings;
-    const char *policy;
+    const char *placement;
     char *gpus;
     wharf_gpu gpu[16];
     wharf_plan_options options;
@@ -27,12 +27,12 @@ typedef struct question {
 
 static void policy_set(question *q)
 {
-    for (int p = 0; q->policy && p <= WHARF_PLACEMENT_ROUND_ROBIN; p++)
-        if (!strcmp(q->policy, wharf_placement_name((wharf_placement)p))) {
-            q->options.policy = (wharf_placement)p;
+    for (int p = 0; q->placement && p <= WHARF_PLACEMENT_ROUND_ROBIN; p++)
+        if (!strcmp(q->placement, wharf_placement_name((wharf_placement)p))) {
+            q->options.placement = (wharf_placement)p;
             return;
         }
-    T_CHECK(!q->policy);
+    T_CHECK(!q->placement);
 }
 
 static void gpus_set(question *q)
@@ -70,12 +70,12 @@ static void question_read(const char *line, question *q)
         *value++ = 0;
         if (!strcmp(pair, "bindings"))
             q->bindings = value;
-        else if (!strcmp(pair, "policy"))
-            q->policy = value;
+        else if (!strcmp(pair, "placement"))
+            q->placement = value;
         else if (!strcmp(pair, "visible"))
             q->options.visible = value;
         else if (!strcmp(pair, "map"))
-            q->options.map = value;
+            q->options.device_map = value;
         else if (!strcmp(pair, "gpus"))
             q->gpus = value;
         else if (!strcmp(pair, "refuse"))

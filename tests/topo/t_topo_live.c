@@ -73,8 +73,8 @@ static wi_topo_ask ask_for(int ranks, int devices, const char *map)
                          .rank = rank,
                          .devices = devices,
                          .device = device,
-                         .policy = WHARF_PLACEMENT_AUTO,
-                         .map = map};
+                         .placement = WHARF_PLACEMENT_AUTO,
+                         .device_map = map};
 }
 
 static wharf_status plan(int ranks, const char *map)
@@ -149,7 +149,7 @@ static void refusal(void)
     setenv("HWLOC_THISSYSTEM", "1", 1);
     T_OK(wi_topo_plan_node(&ask, line, NULL, 0));
     T_EQ_INT(0, line[0].device);
-    ask.map = "3,2,1,0";
+    ask.device_map = "3,2,1,0";
     T_STATUS(WHARF_EDEGRADED, wi_topo_plan_node(&ask, line, NULL, 0));
     T_CONTAINS("ranks 0-3 are bound far", wi_error_record()->cause);
     ask.refuse_bad = false;

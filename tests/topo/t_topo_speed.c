@@ -58,7 +58,7 @@ static void machine_free(wharf_topo *topo)
 
 /* style 0: unbound, 1: one CPU each, 2: random nodes, 3: random nodes, random
  * lists and random traffic. */
-static void measure(int ranks, int gpus, int style, wharf_placement policy)
+static void measure(int ranks, int gpus, int style, wharf_placement placement)
 {
     static const char *const names[] = {"unbound", "one CPU a rank",
                                         "random nodes", "random everything"};
@@ -70,7 +70,7 @@ static void measure(int ranks, int gpus, int style, wharf_placement policy)
                            .rank = rank,
                            .gpus = gpus,
                            .gpu = topo->gpu,
-                           .policy = policy};
+                           .placement = placement};
     wharf_plan *plan = NULL;
     uint64_t seed = 99;
     double best = 1e9;
@@ -101,7 +101,7 @@ static void measure(int ranks, int gpus, int style, wharf_placement policy)
             wharf_plan_free(&plan);
     }
     printf("%4d ranks %3d GPUs %-8s %-18s %8.2f ms, cost %jd\n", ranks, gpus,
-           wharf_placement_name(policy), names[style], best,
+           wharf_placement_name(placement), names[style], best,
            (intmax_t)plan->cost);
     wharf_plan_free(&plan);
     machine_free(topo);

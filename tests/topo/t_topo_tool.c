@@ -144,13 +144,14 @@ static void usage(const char *path)
     ask(2, "--topology", "no value for --topology");
     ask(2, "--bindings -", "--topology is missing");
     plan(path, 2, "", "--bindings is missing");
-    plan(path, 2, "--bindings - --policy best", "unknown policy best");
+    plan(path, 2, "--bindings - --placement best", "unknown placement best");
     plan(path, 2, "--bindings - --colour red", "unknown argument --colour");
     plan(path, 2, "--bindings - --bindings -", "given twice: --bindings");
     plan(path, 2, "--bindings numa:0/core:1", "core:1");
     plan(path, 2, "--bindings numa:x", "\"x\" is no list");
     plan(path, 2, "--bindings -/- --visible 0/1/0", "--visible needs one");
-    plan(path, 2, "--bindings -/- --map 0,1,0", "--map needs one");
+    plan(path, 2, "--bindings -/- --device-map 0,1,0",
+         "--device-map needs one");
     plan(path, 2, "--bindings - stray", "unknown argument stray");
 }
 
@@ -160,9 +161,10 @@ static void failures(const char *path)
     ask(1, "--topology /dev/null --bindings -", "no regular file");
     plan(path, 1, "--bindings numa:9", "names no CPU");
     plan(path, 1, "--bindings cpu:1000", "names no CPU");
-    plan(path, 1, "--bindings -/- --map 0,9", "does not exist");
-    plan(path, 1, "--bindings -/- --map 0,GPU-nope", "no GPU");
-    plan(path, 1, "--bindings -/- --map 0,1 --visible 1/1", "does not see");
+    plan(path, 1, "--bindings -/- --device-map 0,9", "does not exist");
+    plan(path, 1, "--bindings -/- --device-map 0,GPU-nope", "no GPU");
+    plan(path, 1, "--bindings -/- --device-map 0,1 --visible 1/1",
+         "does not see");
     plan(path, 1, "--bindings numa:0/numa:0/numa:0/numa:0 --refuse-bad",
          "refused");
 }
@@ -175,13 +177,13 @@ static void plans(const char *path)
          "\"distance\":10,\"reason\":\"local\"");
     json_check();
     T_CONTAINS("\"cost\":20", output);
-    plan(path, 0, "--bindings -/-/-/- --json --policy round_robin",
+    plan(path, 0, "--bindings -/-/-/- --json --placement round_robin",
          "\"warnings\":[]");
     json_check();
     plan(path, 0, "--json --bindings -/- --visible 0/7\"\\\x01\xff",
          "\\\"\\\\\\u0001\\u00ff");
     json_check();
-    plan(path, 0, "--bindings - --map 3", "forced: device map");
+    plan(path, 0, "--bindings - --device-map 3", "forced: device map");
     ask(0, "--topology here --bindings -", "# 1 rank,");
 }
 

@@ -43,8 +43,10 @@ static void check_one(const wi_signal_facts *f, wharf_mechanism wanted,
         T_CHECK(wi_signal_atomics(f));
     if (capturable)
         T_CHECK(way.counts);
-    if (wanted == WHARF_MECHANISM_KERNEL)
+    if (wanted == WHARF_MECHANISM_KERNEL) {
         T_EQ_INT(WHARF_MECHANISM_KERNEL, way.mechanism);
+        T_EQ_INT(f->same_gpu && !f->mps, way.slow);
+    }
     /* A kernel that spins on a time-sliced GPU only where nothing else is
      * possible, or asked for, and then it is said. */
     if (way.mechanism == WHARF_MECHANISM_KERNEL && f->same_gpu && !f->mps) {

@@ -2,6 +2,7 @@
 /* Real limits of the process: no descriptors left, and standard streams that
  * the program has closed. */
 #include "base/error.h"
+#include "base/spawn.h"
 #include "base/stat.h"
 #include "base/sys.h"
 
@@ -46,7 +47,7 @@ static void no_descriptors(void *argument)
 static void no_streams(void *argument)
 {
     int kept = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
-    int memory = -1, socket_fd = -1;
+    int memory = -1, socket_fd = -1, process = -1;
 
     (void)argument;
     close(0);
@@ -55,7 +56,9 @@ static void no_streams(void *argument)
     if (wi_sys_memfd("streams", 4096, &memory) != WHARF_OK ||
         wi_sys_socket(SOCK_SEQPACKET, &socket_fd) != WHARF_OK)
         _exit(1);
+    process = wi_spawn_pidfd(getpid());
     T_EQ_INT(2, dup2(kept, 2));
+    T_CHECK(process < 0 || process > 2);
     T_CHECK(memory > 2 && socket_fd > 2);
     T_CHECK(fcntl(memory, F_GETFD) & FD_CLOEXEC);
     T_CHECK(fcntl(socket_fd, F_GETFD) & FD_CLOEXEC);
@@ -64,6 +67,8 @@ static void no_streams(void *argument)
     T_EQ_INT(2, wi_stat_get(WI_STAT_live_descriptors));
     wi_sys_close(&memory);
     wi_sys_close(&socket_fd);
+    if (process >= 0)
+        close(process);
 }
 
 int main(void)

@@ -414,9 +414,11 @@ static bool whole_mappings(uint64_t ptr, uint64_t size)
     return size && at == ptr + size;
 }
 
-static void cpu_protect(fc_region *r, int prot)
+/* False where the process has no room for the mapping (ulimit -v). */
+static bool cpu_protect(fc_region *r, int prot)
 {
     void *at = (void *)(uintptr_t)r->va;
+    bool done = true;
 
     if (prot == PROT_NONE)
         mmap(at, r->bytes, PROT_NONE,
@@ -424,8 +426,9 @@ static void cpu_protect(fc_region *r, int prot)
     else if (r->cpu)
         mprotect(at, r->bytes, prot);
     else
-        fc_phys_map_at(r->mem, at, prot);
-    r->cpu = prot != PROT_NONE;
+        done = fc_phys_map_at(r->mem, at, prot);
+    r->cpu = done && prot != PROT_NONE;
+    return done;
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
@@ -478,7 +481,8 @@ static CUresult access_check(uint64_t ptr, uint64_t size,
     return CUDA_SUCCESS;
 }
 
-static void access_apply(uint64_t ptr, uint64_t size, const CUmemAccessDesc *d)
+static CUresult access_apply(uint64_t ptr, uint64_t size,
+                             const CUmemAccessDesc *d)
 {
     static const int prots[] = {PROT_NONE, PROT_READ, 0,
                                 PROT_READ | PROT_WRITE};
@@ -490,7 +494,8 @@ static void access_apply(uint64_t ptr, uint64_t size, const CUmemAccessDesc *d)
 
         at += region->bytes;
         if (phys < 0) {
-            cpu_protect(region, prots[d->flags]);
+            if (!cpu_protect(region, prots[d->flags]))
+                return CUDA_ERROR_OUT_OF_MEMORY;
             continue;
         }
         region->readers &= ~(1ull << phys);
@@ -500,6 +505,7 @@ static void access_apply(uint64_t ptr, uint64_t size, const CUmemAccessDesc *d)
         if (d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             region->writers |= 1ull << phys;
     }
+    return CUDA_SUCCESS;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size,
@@ -514,7 +520,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size,
     for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
         r = access_check(ptr, size, &desc[i]);
     for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
-        access_apply(ptr, size, &desc[i]);
+        r = access_apply(ptr, size, &desc[i]);
     return fc_end(r);
 }
 
