@@ -190,9 +190,11 @@ WHARF_BEGIN_DECLS
  *         WHARF_EMISMATCH; WHARF_ENODEV (backend cuda, a rank has no usable
  *         GPU; a GPU for one process would have to serve several);
  *         WHARF_EDEGRADED (strict, refuse_bad); WHARF_ELIMIT;
- *         WHARF_ETIMEDOUT; WHARF_EPROTOCOL (different versions of Wharf, or
- *         ranks hold different plans); WHARF_EOS, WHARF_EDRIVER, WHARF_EMPI,
- *         WHARF_ENOMEM, WHARF_EDEVMEM; WHARF_EPEER, WHARF_EFAULT
+ *         WHARF_ETIMEDOUT (also for a rank that died early in the call, when
+ *         there is but MPI, which does not tell); WHARF_EPROTOCOL (different
+ *         versions of Wharf, or ranks hold different plans); WHARF_EOS,
+ *         WHARF_EDRIVER, WHARF_EMPI, WHARF_ENOMEM, WHARF_EDEVMEM; WHARF_EPEER,
+ *         WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_node_open(
     MPI_Comm comm, const wharf_node_options *options, wharf_node **node);
