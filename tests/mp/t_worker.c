@@ -327,10 +327,13 @@ static void many_deaths(void)
         t_ask(worker, T_CHECK_ALL, 0, 3);
     }
     T_EQ_INT(faults, t_report(worker).deaths);
-    /* The last one may still be on its way out. */
+    /* The last one may still be on its way out, and the watcher at work on the
+     * new one, whose answer is here already. */
     for (int ms = 0; ms < 5000; ms++) {
         after = t_stats();
-        if (after.live_workers == before.live_workers)
+        if (after.live_workers == before.live_workers &&
+            after.live_descriptors == before.live_descriptors &&
+            after.live_host_allocations <= before.live_host_allocations)
             break;
         usleep(1000);
     }
