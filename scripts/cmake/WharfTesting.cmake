@@ -91,6 +91,9 @@ function(_wharf_test_properties test)
   cmake_parse_arguments(T "" "TIMEOUT" "LABELS;ENV" ${ARGN})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT ${WHARF_TEST_TIMEOUT})
+    if("gpu" IN_LIST T_LABELS) # see case_run in support/t_group.c
+      math(EXPR T_TIMEOUT "2 * ${T_TIMEOUT}")
+    endif()
   endif()
   set_tests_properties(
     ${test} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT}

@@ -44,7 +44,7 @@ wharf_group_test(NAME t_suspended NP 3 LABELS mp)
 wharf_group_test(NAME t_buffer_cycles NP 3 LABELS mp fake ARGS cycles=1000
                  TIMEOUT 240)
 wharf_group_test(NAME t_buffer_cycles NP 2 LABELS gpu ARGS cycles=10000
-                 TIMEOUT 600)
+                 limit=290 TIMEOUT 600)
 wharf_group_test(NAME t_buffer_limits NP 3 LABELS mp fake gpu
                  ENV WHARF_FAKE_MEMORY=256m TIMEOUT 120)
 

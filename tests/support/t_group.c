@@ -89,7 +89,10 @@ static void case_run(const t_case *one)
     wharf_stats before = t_stats();
 
     case_running = one->name;
-    alarm((unsigned)t_argument("limit", CASE_SECONDS));
+    /* Contexts of one GPU are made one after the other, those of the tests
+     * beside this one too. */
+    alarm((unsigned)t_argument("limit", t_mode_get() == T_GPU ? 2 * CASE_SECONDS
+                                                              : CASE_SECONDS));
     one->run();
     t_barrier();
     t_live_check(&before);
