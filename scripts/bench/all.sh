@@ -26,7 +26,7 @@ all_build() {
     build_wharf wharf-bench wharf-info 05_halo_2d 07_frame_filter
     [ "$cuda_here" = yes ] || return 0
     echo "bench.sh: building the peers"
-    for name in copy_rate copy_move sync_latency exchange_latency; do
+    for name in copy_rate put_cost copy_move sync_latency exchange_latency; do
         build_over_wharf "$name" &
     done
     build_peer ipc_by_hand -lcuda &

@@ -12,6 +12,7 @@ copy_sizes=8,64k,1m,4m,16m,256m
 copy_peers() {
     build_over_wharf copy_move
     build_over_wharf copy_rate
+    build_over_wharf put_cost
     build_over_wharf exchange_latency
     copy_programs=(wharf plan engine kernel)
     if build_peer peer_nccl_copy -lnccl; then
@@ -71,6 +72,11 @@ copy_two_gpus() {
     bench_run copy one-way copy-rate 1 "$copy_limit" "$out/copy-one-way.txt" \
         env CUDA_VISIBLE_DEVICES=0,1 "${launcher[@]}" -n 2 "$build/copy_rate" \
         --sizes 256m --rounds "$rounds" || code=$?
+    [ $code -ne 1 ] || copy_failed=1
+    code=0
+    bench_run copy one-way put-cost 1 30 "$out/copy-put-cost.txt" \
+        env CUDA_VISIBLE_DEVICES=0,1 "${launcher[@]}" -n 2 "$build/put_cost" ||
+        code=$?
     [ $code -ne 1 ] || copy_failed=1
 }
 
@@ -230,6 +236,8 @@ copy_main() {
     done >>"$out/copy.txt"
     [ ! -s "$out/copy-one-way.txt" ] ||
         grep -v '^# rank\|PASS' "$out/copy-one-way.txt" >>"$out/copy.txt"
+    [ ! -s "$out/copy-put-cost.txt" ] ||
+        cat "$out/copy-put-cost.txt" >>"$out/copy.txt"
     copy_json >"$out/copy.json" || copy_failed=1
     verdict $copy_failed "$out/copy.txt"
 }
