@@ -11,8 +11,9 @@
  * reaches 55.5 GB/s, kernels 51 to 52.
  *
  * Small plain copies by kernels, 1.6 to 2.1 us of the GPU's time each, are
- * ahead of the engine's 2.2 to 2.5, and of some 8 us for a stream's way from
- * kernels to the engine and back; their launch costs the host 1 us more.
+ * ahead of the engine's 2.2 to 2.5, and need no way from kernels to the engine
+ * and back (some 8 us, derived from the exchange of 1 MiB by either); their
+ * launch costs the host 1 us more.
  */
 #include <stdio.h>
 

@@ -34,9 +34,9 @@ struct wi_rescue {
     pthread_t thread;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
-    bool waits;           /* the caller, for its GPU: wait */
-    uint64_t round;       /* number `round`, */
-    wi_deadline deadline; /* until then */
+    bool waiting;         /* the caller waits for its GPU */
+    uint64_t wait_number; /* of that wait, so that the next one is another */
+    wi_deadline deadline; /* of that wait */
     bool ended;
 };
 
@@ -89,28 +89,28 @@ static void let_go(wharf_node *node)
     wi_ring_let_go(node);
 }
 
-/* Under the lock: has the caller's wait number `round` ended? */
-static bool is_over(const wi_rescue *rescue, uint64_t round)
+/* Under the lock: has the caller's wait of that number ended? */
+static bool is_over(const wi_rescue *rescue, uint64_t number)
 {
-    return !rescue->waits || rescue->round != round;
+    return !rescue->waiting || rescue->wait_number != number;
 }
 
-static bool sleep_over(wi_rescue *rescue, uint64_t round, int ms)
+static bool sleep_over(wi_rescue *rescue, uint64_t number, int ms)
 {
-    if (!is_over(rescue, round))
+    if (!is_over(rescue, number))
         wi_cond_wait(&rescue->changed, &rescue->lock, wi_deadline_in_ms(ms));
-    return is_over(rescue, round);
+    return is_over(rescue, number);
 }
 
 /* Under the lock, during one wait of the caller's. */
 static void watch_wait(wi_rescue *rescue)
 {
-    uint64_t round = rescue->round;
+    uint64_t number = rescue->wait_number;
     wharf_status alive = WHARF_OK;
-    while (!sleep_over(rescue, round, LOOK_MS) && alive == WHARF_OK &&
+    while (!sleep_over(rescue, number, LOOK_MS) && alive == WHARF_OK &&
            !wi_deadline_run_out(rescue->deadline))
         alive = wi_comm_check_alive(rescue->node->comm, -1);
-    if (is_over(rescue, round))
+    if (is_over(rescue, number))
         return;
     if (alive != WHARF_OK)
         wi_log(WI_LOG_WARN,
@@ -122,7 +122,7 @@ static void watch_wait(wi_rescue *rescue)
                             "past the deadline go on without them");
     do
         let_go(rescue->node);
-    while (!sleep_over(rescue, round, MARK_MS));
+    while (!sleep_over(rescue, number, MARK_MS));
 }
 
 static void *watch(void *argument)
@@ -132,7 +132,7 @@ static void *watch(void *argument)
     wi_call_begin("watching for dead ranks", rescue->node->rank);
     pthread_mutex_lock(&rescue->lock);
     while (!rescue->ended)
-        if (rescue->waits)
+        if (rescue->waiting)
             watch_wait(rescue);
         else
             wi_cond_wait(&rescue->changed, &rescue->lock, WI_NEVER);
@@ -196,12 +196,12 @@ wharf_status wi_signal_quiesce(wharf_node *node)
         return device->ops->quiesce(device);
     pthread_mutex_lock(&rescue->lock);
     rescue->deadline = wi_node_deadline(node);
-    rescue->round++;
-    rescue->waits = true;
+    rescue->wait_number++;
+    rescue->waiting = true;
     tell(rescue);
     wharf_status st = device->ops->quiesce(device);
     pthread_mutex_lock(&rescue->lock);
-    rescue->waits = false;
+    rescue->waiting = false;
     tell(rescue);
     return st;
 }

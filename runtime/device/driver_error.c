@@ -112,7 +112,7 @@ wharf_status wi_driver_fail(const char *call, int code, const char *details,
                             ...)
 {
     char what[96], meaning[96], memory[64] = "";
-    const char *remedy;
+    const char *remedy, *no_descriptors = NULL;
     wharf_status status = wi_driver_status(code, &remedy);
     va_list args;
 
@@ -120,13 +120,14 @@ wharf_status wi_driver_fail(const char *call, int code, const char *details,
     vsnprintf(what, sizeof what, details, args);
     va_end(args);
     wi_driver_describe(code, meaning, sizeof meaning);
-    if (status == WHARF_EDRIVER && wi_sys_descriptors_short())
-        remedy = wi_sys_descriptors_short();
+    if (status == WHARF_EDRIVER)
+        no_descriptors = wi_sys_descriptors_short();
     /* Calls by other names may run where the current context is the caller's,
      * or one that is gone. */
     if (status == WHARF_EDEVMEM && strncmp(call, "cuMem", 5) == 0)
         describe_memory(memory, sizeof memory);
-    return wi_fail_native(status, WHARF_SOURCE_CUDA, code, remedy,
+    return wi_fail_native(status, WHARF_SOURCE_CUDA, code,
+                          no_descriptors ? no_descriptors : remedy,
                           "%s(%s): %s%s", call, what, meaning, memory);
 }
 
