@@ -293,12 +293,12 @@ static wharf_status job_place(struct job *job)
     wharf_device device = WHARF_DEVICE_INIT;
     MPI_Comm comm;
     int first, rank = wharf_node_rank(job->node);
-    wharf_status st = wharf_node_communicator(job->node, &comm);
+    wharf_status status = wharf_node_communicator(job->node, &comm);
 
-    if (st == WHARF_OK)
-        st = wharf_node_device(job->node, rank, &device);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = wharf_node_device(job->node, rank, &device);
+    if (status != WHARF_OK)
+        return status;
     job->work = &shared_file_cpu;
     if (wharf_node_gpus(job->node) > 0 && &shared_file_gpu != NULL) {
         job->work = &shared_file_gpu;

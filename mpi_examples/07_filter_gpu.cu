@@ -243,28 +243,29 @@ int time_frames(filter *f, const uint8_t *in, uint8_t *out, double *time,
     constexpr int frames = 5;
     cudaEvent_t from = nullptr, to = nullptr;
     float ms = 0;
-    int st = cuda_failed(cudaEventCreate(&from), "cudaEventCreate", why);
+    int status = cuda_failed(cudaEventCreate(&from), "cudaEventCreate", why);
 
-    if (st == 0)
-        st = cuda_failed(cudaEventCreate(&to), "cudaEventCreate", why);
-    for (int k = -1; k < frames && st == 0; k++) {
-        st = gpu_run(f, WAY_MAPPED, 0, in, out, why);
-        if (k < 0 && st == 0)
-            st = cuda_failed(cudaEventRecord(from, f->stream),
-                             "cudaEventRecord", why);
+    if (status == 0)
+        status = cuda_failed(cudaEventCreate(&to), "cudaEventCreate", why);
+    for (int k = -1; k < frames && status == 0; k++) {
+        status = gpu_run(f, WAY_MAPPED, 0, in, out, why);
+        if (k < 0 && status == 0)
+            status = cuda_failed(cudaEventRecord(from, f->stream),
+                                 "cudaEventRecord", why);
     }
-    if (st == 0 && (cuda_failed(cudaEventRecord(to, f->stream),
-                                "cudaEventRecord", why) != 0 ||
-                    cuda_failed(cudaEventSynchronize(to), "filter", why) != 0 ||
-                    cuda_failed(cudaEventElapsedTime(&ms, from, to),
-                                "cudaEventElapsedTime", why) != 0))
-        st = -1;
+    if (status == 0 &&
+        (cuda_failed(cudaEventRecord(to, f->stream), "cudaEventRecord", why) !=
+             0 ||
+         cuda_failed(cudaEventSynchronize(to), "filter", why) != 0 ||
+         cuda_failed(cudaEventElapsedTime(&ms, from, to),
+                     "cudaEventElapsedTime", why) != 0))
+        status = -1;
     if (from != nullptr)
         cudaEventDestroy(from);
     if (to != nullptr)
         cudaEventDestroy(to);
     *time = ms * 1e3 / frames;
-    return st;
+    return status;
 }
 
 /* What suits a bus depends on GPU and host, so it is measured: few blocks leave

@@ -99,21 +99,21 @@ static int ppm_read(const char *path, const struct frame_format *format,
                     uint8_t *frame, struct failure *why)
 {
     struct ppm ppm;
-    int st = 0;
+    int status = 0;
 
     if (ppm_open(path, &ppm, why) != 0)
         return -1;
     if (ppm.width != format->width || ppm.height != format->height)
-        st = complain(why, path, "the image changed while it was read");
-    for (int y = 0; y < format->height && st == 0; y++)
+        status = complain(why, path, "the image changed while it was read");
+    for (int y = 0; y < format->height && status == 0; y++)
         if (ppm_row(&ppm, format, frame + (size_t)y * format->pitch) != 0) {
             snprintf(why->text, sizeof why->text,
                      "%.200s: the image is cut short: it ends in row %d of %d",
                      path, y + 1, format->height);
-            st = -1;
+            status = -1;
         }
     fclose(ppm.file);
-    return st;
+    return status;
 }
 
 static int ppm_write(const char *path, const struct frame_format *format,

@@ -145,26 +145,26 @@ static void direct_run(struct job *job, enum way way, int table,
 {
     int held = job->source.frames, last[2] = {-1, -1}, turn = 0;
     double latency;
-    int st = 0;
+    int status = 0;
 
-    for (int k = job->rank; k < held && st == 0; k += job->size) {
-        st = direct_frame(job, way, table, k, 0, &latency, why);
-        if (st == 0)
-            st = check(job, table, k, job->result[0], samples, why);
+    for (int k = job->rank; k < held && status == 0; k += job->size) {
+        status = direct_frame(job, way, table, k, 0, &latency, why);
+        if (status == 0)
+            status = check(job, table, k, job->result[0], samples, why);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     samples->start = now();
-    for (int k = job->rank; k < job->options.frames && st == 0;
+    for (int k = job->rank; k < job->options.frames && status == 0;
          k += job->size) {
-        st = direct_frame(job, way, table, held + k, turn,
-                          &samples->latency[samples->count++], why);
+        status = direct_frame(job, way, table, held + k, turn,
+                              &samples->latency[samples->count++], why);
         last[turn] = held + k;
         turn ^= 1;
     }
     samples->finish = now();
-    for (int i = 0; i < 2 && st == 0; i++)
+    for (int i = 0; i < 2 && status == 0; i++)
         if (last[i] >= 0)
-            st = check(job, table, last[i], job->result[i], samples, why);
+            status = check(job, table, last[i], job->result[i], samples, why);
 }
 
 /* ---- The ring ---------------------------------------------------------- */
@@ -189,7 +189,7 @@ static void ring_produce(struct job *job, wharf_ring *ring, struct failure *why)
     size_t bytes = job->source.format.bytes;
     const struct filter_kind *by = job->kind;
     wharf_stream stream = job->kind->stream(job->filter);
-    int st = 0;
+    int status = 0;
 
     /* What a CPU can write, a CPU writes. */
     if (job->options.ring_in == WHARF_SPACE_HOST) {
@@ -197,14 +197,14 @@ static void ring_produce(struct job *job, wharf_ring *ring, struct failure *why)
         stream = WHARF_RING_CPU;
     }
 
-    for (int k = 0; k < total && st == 0; k++) {
+    for (int k = 0; k < total && status == 0; k++) {
         void *slot;
 
         wharf_failure(wharf_ring_produce_begin(ring, stream, &slot, NULL), why);
         if (why->text[0] != '\0')
             break;
         job->handed[k] = now();
-        st = by->load(job->filter, slot, film_frame(job, k), bytes, why);
+        status = by->load(job->filter, slot, film_frame(job, k), bytes, why);
         wharf_failure(wharf_ring_produce_end(ring, bytes, stream), why);
         if (why->text[0] != '\0')
             break;
@@ -221,14 +221,14 @@ static bool ring_frame(struct job *job, wharf_ring *ring, int table,
     wharf_stream stream = job->kind->stream(job->filter);
     const void *data;
     wharf_ring_slot slot;
-    wharf_status st = wharf_ring_consume_begin(ring, stream, &data, &slot);
+    wharf_status status = wharf_ring_consume_begin(ring, stream, &data, &slot);
     int number = (int)slot.index;
     double end;
 
-    if (st == WHARF_ECLOSED)
+    if (status == WHARF_ECLOSED)
         return false;
-    wharf_failure(st, why);
-    if (st != WHARF_OK)
+    wharf_failure(status, why);
+    if (status != WHARF_OK)
         return false;
     job->kind->run(job->filter, WAY_RING, table, data, job->result[0], why);
     wharf_failure(wharf_ring_consume_end(ring, stream), why);

@@ -246,10 +246,10 @@ static void consume(struct job *job, struct tally *tally, struct failure *why)
     int64_t started = 0;
     wharf_ring_slot slot;
     const void *frame;
-    wharf_status st;
+    wharf_status status;
 
-    while ((st = wharf_ring_consume_begin(job->ring, stream, &frame, &slot)) ==
-           WHARF_OK) {
+    while ((status = wharf_ring_consume_begin(job->ring, stream, &frame,
+                                              &slot)) == WHARF_OK) {
         int turn = (int)(started % LARGE_TURNS);
 
         number[turn] = slot.index;
@@ -262,11 +262,11 @@ static void consume(struct job *job, struct tally *tally, struct failure *why)
         if (why->text[0] != '\0')
             break;
     }
-    if (st == WHARF_ECLOSED && started > 0)
+    if (status == WHARF_ECLOSED && started > 0)
         finish(job, (int)((started - 1) % LARGE_TURNS),
                number[(started - 1) % LARGE_TURNS], tally, why);
-    else if (st != WHARF_ECLOSED)
-        wharf_failure(st, why);
+    else if (status != WHARF_ECLOSED)
+        wharf_failure(status, why);
     /* So that the producer does not wait for who has given up. */
     if (why->text[0] != '\0')
         wharf_ignore(wharf_ring_leave(job->ring, stream));

@@ -95,13 +95,14 @@ static void do_task(wharf_worker *worker, enum kind kind, int number,
 {
     for (;;) {
         struct task task = {.kind = kind, .number = number, .faulty = faulty};
-        wharf_status st = wharf_worker_send(worker, &task, sizeof task, 0);
+        wharf_status status = wharf_worker_send(worker, &task, sizeof task, 0);
 
-        if (st == WHARF_OK)
-            st = wharf_worker_receive(worker, answer, sizeof *answer, NULL, 0);
-        if (st == WHARF_OK)
+        if (status == WHARF_OK)
+            status =
+                wharf_worker_receive(worker, answer, sizeof *answer, NULL, 0);
+        if (status == WHARF_OK)
             return;
-        if (st != WHARF_EWORKER)
+        if (status != WHARF_EWORKER)
             give_up();
         faulty = 0; /* the next attempt goes well */
     }

@@ -149,8 +149,8 @@ int main(int argc, char **argv)
         raise(stopped ? SIGSTOP : SIGKILL);
 
     /* Any collective call tells. */
-    wharf_status st = wharf_pool_trim(node);
-    if (rank != lost && (st == WHARF_EPEER || st == WHARF_ETIMEDOUT))
+    wharf_status status = wharf_pool_trim(node);
+    if (rank != lost && (status == WHARF_EPEER || status == WHARF_ETIMEDOUT))
         failed = rescue(node, buffer, argv[1], values);
     else if (rank != lost)
         failed = 1;

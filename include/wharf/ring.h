@@ -16,13 +16,13 @@
  *
  * A consumer:
  *
- *   while ((st = wharf_ring_consume_begin(ring, stream, &data, &slot)) ==
+ *   while ((status = wharf_ring_consume_begin(ring, stream, &data, &slot)) ==
  *          WHARF_OK) {
  *       use<<<..., stream>>>(data, slot.bytes);
  *       CHECK(wharf_ring_consume_end(ring, stream));
  *   }
- *   if (st != WHARF_ECLOSED)
- *       fail(st);
+ *   if (status != WHARF_ECLOSED)
+ *       fail(status);
  *
  * How far a host may be ahead of its GPU. A begin returns as soon as the wait
  * is enqueued, with these exceptions, in which it holds the calling thread: a

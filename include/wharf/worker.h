@@ -11,8 +11,8 @@
  *   options.buffer_count = 1;
  *   wharf_worker_start(node, argv, &options, &worker);
  *   wharf_worker_send(worker, &task, sizeof task, 0);
- *   st = wharf_worker_receive(worker, &answer, sizeof answer, NULL, 0);
- *   if (st == WHARF_EWORKER)
+ *   status = wharf_worker_receive(worker, &answer, sizeof answer, NULL, 0);
+ *   if (status == WHARF_EWORKER)
  *       send_the_task_again();
  *   wharf_worker_stop(&worker, NULL);
  *

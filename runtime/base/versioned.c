@@ -24,9 +24,9 @@ wharf_status wi_versioned_read(void *to, size_t known, const void *from,
                                const char *what)
 {
     size_t size = 0;
-    wharf_status st = size_of(from, what, known, &size);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = size_of(from, what, known, &size);
+    if (status != WHARF_OK)
+        return status;
     const unsigned char *bytes = from;
     for (size_t i = known; i < size; i++)
         if (bytes[i])
@@ -44,9 +44,9 @@ wharf_status wi_versioned_write(void *to, const void *from, size_t known,
                                 const char *what)
 {
     size_t size = 0;
-    wharf_status st = size_of(to, what, known, &size);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = size_of(to, what, known, &size);
+    if (status != WHARF_OK)
+        return status;
     size_t skip = sizeof size;
     memcpy((unsigned char *)to + skip, (const unsigned char *)from + skip,
            (size < known ? size : known) - skip);

@@ -90,12 +90,12 @@ static wharf_status barrier_new(wharf_node *node, int count, const int *ranks,
     size_t n = (size_t)barrier->members;
     barrier->rank = wi_calloc(n, sizeof *barrier->rank);
     barrier->run = wi_calloc(n, sizeof *barrier->run);
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     if (barrier->rank && barrier->run)
-        st = wi_handle_add(barrier, WI_HANDLE_BARRIER);
-    if (st != WHARF_OK) {
+        status = wi_handle_add(barrier, WI_HANDLE_BARRIER);
+    if (status != WHARF_OK) {
         barrier_delete(barrier);
-        return st;
+        return status;
     }
     for (int m = 0; m < barrier->members; m++) {
         barrier->rank[m] = count ? ranks[m] : m;
@@ -196,9 +196,9 @@ static wharf_status choose_way(wharf_barrier *barrier, wharf_mechanism wanted)
         group[m] = node->gpu_of_rank[barrier->rank[m]];
     pairs_find(barrier, &p);
     if (wanted != WHARF_MECHANISM_AUTO) {
-        wharf_status st = choose_wanted(&p, wanted, way);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = choose_wanted(&p, wanted, way);
+        if (status != WHARF_OK)
+            return status;
     } else {
         bool crowded = wi_barrier_crowd(barrier->members, group) > 2;
         bool kernel = (p.kernel && !crowded) || !p.mem_ops;
@@ -224,20 +224,20 @@ static wharf_status build_on_pads(wharf_barrier *barrier,
                                   wharf_mechanism wanted, wi_deadline deadline)
 {
     wharf_node *node = barrier->node;
-    wharf_status st = wi_decided_alike(choose_way(barrier, wanted));
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_decided_alike(choose_way(barrier, wanted));
+    if (status != WHARF_OK)
+        return status;
     for (int m = 0; m < barrier->members; m++)
         barrier->run[m].count = wi_barrier_run_words(barrier, true);
-    st = wi_pad_take(node, barrier->members, barrier->run, deadline);
-    if (st != WHARF_OK)
-        return st;
-    st = wi_comm_agree(node->comm, wi_barrier_prepare(barrier), deadline);
-    if (st == WHARF_OK)
+    status = wi_pad_take(node, barrier->members, barrier->run, deadline);
+    if (status != WHARF_OK)
+        return status;
+    status = wi_comm_agree(node->comm, wi_barrier_prepare(barrier), deadline);
+    if (status == WHARF_OK)
         return WHARF_OK;
     wi_barrier_unprepare(barrier);
     wi_pad_give(node, barrier->members, barrier->run);
-    return st;
+    return status;
 }
 
 static wharf_status build(wharf_barrier *barrier, wharf_mechanism wanted,
@@ -245,14 +245,14 @@ static wharf_status build(wharf_barrier *barrier, wharf_mechanism wanted,
 {
     wharf_node *node = barrier->node;
     wi_pad_run first = {.rank = 0, .count = 1};
-    wharf_status st = wi_pad_take(node, 1, &first, deadline);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_pad_take(node, 1, &first, deadline);
+    if (status != WHARF_OK)
+        return status;
     wi_pad_give(node, 1, &first);
-    st = build_on_pads(barrier, wanted, deadline);
-    if (st != WHARF_OK)
+    status = build_on_pads(barrier, wanted, deadline);
+    if (status != WHARF_OK)
         wi_pad_trim(node, deadline);
-    return st;
+    return status;
 }
 
 static wharf_status check_create(const wharf_node *node, int count,
@@ -261,13 +261,13 @@ static wharf_status check_create(const wharf_node *node, int count,
                                  wharf_barrier *const *out,
                                  wharf_notify_options *known)
 {
-    wharf_status st = wi_signal_options(options, known);
-    if (st == WHARF_OK && !out)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "barrier is NULL");
-    if (st == WHARF_OK)
-        st = check_ranks(node, count, ranks);
-    return st;
+    wharf_status status = wi_signal_options(options, known);
+    if (status == WHARF_OK && !out)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "barrier is NULL");
+    if (status == WHARF_OK)
+        status = check_ranks(node, count, ranks);
+    return status;
 }
 
 static wharf_status create_locked(wharf_node *node, int count, const int *ranks,
@@ -286,14 +286,14 @@ static wharf_status create_locked(wharf_node *node, int count, const int *ranks,
         mine.status = barrier_new(node, count, ranks, &barrier);
     }
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_OK)
-        st = compare_lists(all, node->size);
-    if (st == WHARF_OK)
-        st = build(barrier, wi_signal_wanted(node, &known), deadline);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_OK)
+        status = compare_lists(all, node->size);
+    if (status == WHARF_OK)
+        status = build(barrier, wi_signal_wanted(node, &known), deadline);
+    if (status != WHARF_OK) {
         barrier_delete(barrier);
-        return st;
+        return status;
     }
     barrier->serial = ++node->serial;
     barrier->next = node->barriers;
@@ -307,9 +307,9 @@ wharf_status wharf_barrier_create(wharf_node *node, int count, const int *ranks,
                                   const wharf_notify_options *options,
                                   wharf_barrier **barrier)
 {
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     return wi_node_leave(node,
                          create_locked(node, count, ranks, options, barrier));
 }
@@ -352,27 +352,27 @@ static wharf_status destroy_locked(wharf_barrier **out)
         .status = wi_signal_quiesce(node),
     };
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH)
-        return st;
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_EMISMATCH)
+        return status;
     discard(barrier);
     *out = NULL;
-    return st;
+    return status;
 }
 
 wharf_status wharf_barrier_destroy(wharf_barrier **barrier)
 {
     wi_call_begin(__func__, -1);
-    wharf_status st = wi_handle_check(barrier ? *barrier : NULL,
-                                      WI_HANDLE_BARRIER, "barrier");
-    if (st == WHARF_OK) {
+    wharf_status status = wi_handle_check(barrier ? *barrier : NULL,
+                                          WI_HANDLE_BARRIER, "barrier");
+    if (status == WHARF_OK) {
         wharf_node *node = (*barrier)->node;
         wi_call_set_rank(node->rank);
         pthread_mutex_lock(&node->collective);
-        st = destroy_locked(barrier);
+        status = destroy_locked(barrier);
         pthread_mutex_unlock(&node->collective);
     } else if (barrier) {
         *barrier = NULL;
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

@@ -90,19 +90,19 @@ static wharf_status words_start(const wharf_barrier *barrier)
     const wharf_node *node = barrier->node;
     const wi_pad_run *run = &barrier->run[barrier->me];
     uint32_t first = wi_signal_first_epoch;
-    wharf_status st = wi_pad_set(node, run, 0);
-    if (st != WHARF_OK || first == 0 || barrier->way.counts)
-        return st;
+    wharf_status status = wi_pad_set(node, run, 0);
+    if (status != WHARF_OK || first == 0 || barrier->way.counts)
+        return status;
     bool host = barrier->way.mechanism == WHARF_MECHANISM_HOST;
     int words = wi_barrier_run_words(barrier, false);
-    for (int w = 0; w < words && st == WHARF_OK; w++) {
+    for (int w = 0; w < words && status == WHARF_OK; w++) {
         uint32_t value = host && w == HOST_ARRIVALS
                              ? first * (uint32_t)barrier->members
                              : first;
-        st = node->device->ops->write(node->device, wi_pad_word(node, run, w),
-                                      &value, sizeof value);
+        status = node->device->ops->write(
+            node->device, wi_pad_word(node, run, w), &value, sizeof value);
     }
-    return st;
+    return status;
 }
 
 wharf_status wi_barrier_prepare(wharf_barrier *barrier)
@@ -111,17 +111,18 @@ wharf_status wi_barrier_prepare(wharf_barrier *barrier)
     const wi_device_ops *ops = node->device->ops;
     if (barrier->me < 0)
         return WHARF_OK;
-    wharf_status st = words_start(barrier);
-    if (st != WHARF_OK || node->backend == WHARF_BACKEND_HOST)
-        return st;
-    st = ops->sync_prepare(node->device, wi_signal_how(barrier->way.mechanism));
-    if (st == WHARF_OK)
-        st = steps_make(barrier, false, &barrier->plain);
-    if (st == WHARF_OK && !barrier->way.counts)
-        st = steps_make(barrier, true, &barrier->marks);
-    if (st == WHARF_OK && barrier->way.counts)
-        st = ops->report_alloc(node->device, 1, &barrier->report);
-    return st;
+    wharf_status status = words_start(barrier);
+    if (status != WHARF_OK || node->backend == WHARF_BACKEND_HOST)
+        return status;
+    status =
+        ops->sync_prepare(node->device, wi_signal_how(barrier->way.mechanism));
+    if (status == WHARF_OK)
+        status = steps_make(barrier, false, &barrier->plain);
+    if (status == WHARF_OK && !barrier->way.counts)
+        status = steps_make(barrier, true, &barrier->marks);
+    if (status == WHARF_OK && barrier->way.counts)
+        status = ops->report_alloc(node->device, 1, &barrier->report);
+    return status;
 }
 
 void wi_barrier_unprepare(wharf_barrier *barrier)
@@ -199,16 +200,16 @@ static wharf_status enter_on_host(wharf_barrier *barrier)
             wi_futex_wake(over);
         }
     }
-    wharf_status st =
+    wharf_status status =
         wi_comm_wait(node->comm, -1, over, is_over, &a, wi_node_deadline(node));
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         barrier->arrived = false;
         barrier->epoch++;
     }
-    if (st == WHARF_ETIMEDOUT)
-        st = overdue(barrier, a.epoch,
-                     __atomic_load_n(arrivals, __ATOMIC_RELAXED));
-    return st;
+    if (status == WHARF_ETIMEDOUT)
+        status = overdue(barrier, a.epoch,
+                         __atomic_load_n(arrivals, __ATOMIC_RELAXED));
+    return status;
 }
 
 /* ---- Entering on a stream
@@ -232,10 +233,10 @@ static wharf_status steps_issue(const wharf_barrier *barrier,
             if (how != WI_SYNC_MEM_OPS && is_wait(&steps->step[to - 1]) &&
                 !is_wait(&steps->step[to]))
                 break;
-        wharf_status st = device->ops->sync(
+        wharf_status status = device->ops->sync(
             device, stream, how, &steps->step[from], to - from, 0, NULL);
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
     }
     return WHARF_OK;
 }
@@ -246,49 +247,50 @@ static wharf_status enter_on_stream(wharf_barrier *barrier, wharf_stream stream)
     bool capturing = false;
     if (barrier->way.counts)
         return steps_issue(barrier, &barrier->plain, stream);
-    wharf_status st = device->ops->capturing(device, stream, &capturing);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = device->ops->capturing(device, stream, &capturing);
+    if (status != WHARF_OK)
+        return status;
     if (capturing)
         return steps_issue(barrier, &barrier->marks, stream);
     for (int i = 0; i < barrier->plain.count; i++)
         barrier->plain.step[i].value = barrier->epoch + 1;
-    st = steps_issue(barrier, &barrier->plain, stream);
-    if (st == WHARF_OK)
+    status = steps_issue(barrier, &barrier->plain, stream);
+    if (status == WHARF_OK)
         barrier->epoch++;
-    return st;
+    return status;
 }
 
 /* Begins a call of a member. */
 static wharf_status enter(const char *call, const wharf_barrier *barrier)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(barrier, WI_HANDLE_BARRIER, "barrier");
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status =
+        wi_handle_check(barrier, WI_HANDLE_BARRIER, "barrier");
+    if (status != WHARF_OK)
+        return status;
     wi_call_set_rank(barrier->node->rank);
     if (barrier->me < 0)
-        st =
+        status =
             wi_fail(WHARF_ESTATE, "call it on the barrier's members only",
                     "rank %d is no member of the barrier", barrier->node->rank);
-    return st;
+    return status;
 }
 
 wharf_status wharf_barrier_enter(wharf_barrier *barrier, wharf_stream stream)
 {
-    wharf_status st = enter(__func__, barrier);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, barrier);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wi_device *device = barrier->node->device;
-    st = device->ops->check_stream(device, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    status = device->ops->check_stream(device, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&barrier->lock);
-    st = barrier->way.mechanism == WHARF_MECHANISM_HOST
-             ? enter_on_host(barrier)
-             : enter_on_stream(barrier, stream);
+    status = barrier->way.mechanism == WHARF_MECHANISM_HOST
+                 ? enter_on_host(barrier)
+                 : enter_on_stream(barrier, stream);
     pthread_mutex_unlock(&barrier->lock);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Queries and views
@@ -298,28 +300,29 @@ wharf_status wharf_barrier_mechanism(const wharf_barrier *barrier,
                                      wharf_mechanism *mechanism)
 {
     wi_call_begin(__func__, -1);
-    wharf_status st = wi_handle_check(barrier, WI_HANDLE_BARRIER, "barrier");
-    if (st == WHARF_OK && !mechanism)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "mechanism is NULL");
-    if (st == WHARF_OK)
+    wharf_status status =
+        wi_handle_check(barrier, WI_HANDLE_BARRIER, "barrier");
+    if (status == WHARF_OK && !mechanism)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "mechanism is NULL");
+    if (status == WHARF_OK)
         *mechanism = barrier->way.mechanism;
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_barrier_check(wharf_barrier *barrier)
 {
-    wharf_status st = enter(__func__, barrier);
-    if (st != WHARF_OK || !barrier->report)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, barrier);
+    if (status != WHARF_OK || !barrier->report)
+        return wi_call_end(status);
     uint32_t late = __atomic_exchange_n(barrier->report, 0, __ATOMIC_ACQUIRE);
     if (late > 0 && late <= (uint32_t)barrier->members) {
         wi_fail(WHARF_ETIMEDOUT, "destroy the barrier and make a new one",
                 "rank %d did not come to the barrier in time",
                 barrier->rank[late - 1]);
-        st = wi_error_about(barrier->node->rank);
+        status = wi_error_about(barrier->node->rank);
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* Where each member's words are, in the GPU's memory. */
@@ -353,16 +356,16 @@ static wharf_status check_view(const wharf_barrier *barrier,
 wharf_status wharf_barrier_view_get(wharf_barrier *barrier,
                                     wharf_barrier_view *view)
 {
-    wharf_status st = enter(__func__, barrier);
-    if (st == WHARF_OK)
-        st = check_view(barrier, view);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, barrier);
+    if (status == WHARF_OK)
+        status = check_view(barrier, view);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     const wharf_node *node = barrier->node;
     pthread_mutex_lock(&barrier->lock);
     if (!barrier->table)
-        st = table_make(barrier);
-    if (st == WHARF_OK)
+        status = table_make(barrier);
+    if (status == WHARF_OK)
         *view = (wharf_barrier_view){
             .words = barrier->table,
             .report = barrier->report,
@@ -372,5 +375,5 @@ wharf_status wharf_barrier_view_get(wharf_barrier *barrier,
             .member = barrier->me,
         };
     pthread_mutex_unlock(&barrier->lock);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

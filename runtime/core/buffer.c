@@ -78,8 +78,8 @@ static wharf_status check_options(const wharf_buffer_options *options)
         options->space != WHARF_SPACE_HOST)
         return wi_fail(WHARF_EARG, "use WHARF_SPACE_DEVICE or WHARF_SPACE_HOST",
                        "options.space is %d", (int)options->space);
-    wharf_status st = wi_buffer_check_name(options->name);
-    return st == WHARF_OK ? check_host_flags(options) : st;
+    wharf_status status = wi_buffer_check_name(options->name);
+    return status == WHARF_OK ? check_host_flags(options) : status;
 }
 
 /* The caller's options in this library's shape. Elements of the caller's array
@@ -93,12 +93,12 @@ static wharf_status read_options(int count, const wharf_buffer_options *options,
         known[i] = preset;
         if (!options)
             continue;
-        wharf_status st =
+        wharf_status status =
             wi_versioned_read(&known[i], sizeof preset, at, "options");
-        if (st == WHARF_OK)
-            st = check_options(&known[i]);
-        if (st != WHARF_OK)
-            return st;
+        if (status == WHARF_OK)
+            status = check_options(&known[i]);
+        if (status != WHARF_OK)
+            return status;
         at += ((const wharf_buffer_options *)at)->struct_size;
     }
     return WHARF_OK;
@@ -160,10 +160,10 @@ wharf_status wi_buffer_new(wharf_node *node, wharf_buffer **out)
         return WHARF_ENOMEM;
     pthread_mutex_init(&buffer->lock, NULL);
     buffer->node = node;
-    wharf_status st = wi_handle_add(buffer, WI_HANDLE_BUFFER);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_handle_add(buffer, WI_HANDLE_BUFFER);
+    if (status != WHARF_OK) {
         wi_buffer_drop(buffer);
-        return st;
+        return status;
     }
     *out = buffer;
     return WHARF_OK;
@@ -179,9 +179,9 @@ static wharf_status attaching_fill(attaching *a)
         a->attach[i].sizes = wi_calloc(ranks, sizeof(uint64_t));
         if (!a->attach[i].sizes)
             return WHARF_ENOMEM;
-        wharf_status st = wi_buffer_new(a->node, &a->made[i]);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_buffer_new(a->node, &a->made[i]);
+        if (status != WHARF_OK)
+            return status;
     }
     return WHARF_OK;
 }
@@ -208,21 +208,21 @@ static wharf_status meet_all(attaching *a, wharf_node *node, int count,
 {
     wi_meeting spare[WHARF_MAX_RANKS];
     wi_meeting *all = a && a->meetings ? a->meetings : spare;
-    wharf_status st = WHARF_OK;
-    for (int i = 0; st == WHARF_OK && i < (count > 0 ? count : 1); i++) {
+    wharf_status status = WHARF_OK;
+    for (int i = 0; status == WHARF_OK && i < (count > 0 ? count : 1); i++) {
         wi_meeting mine = {.call = WI_CALL_ATTACH, .count = count};
         if (own == WHARF_OK)
             mine = meeting_of(count, sizes[i], &options[i]);
         mine.status = own;
-        st = wi_node_meet(node, &mine, all, deadline);
-        if (st != WHARF_OK)
-            return st;
+        status = wi_node_meet(node, &mine, all, deadline);
+        if (status != WHARF_OK)
+            return status;
         a->attach[i].flags = all[0].flags;
         a->attach[i].space = (wharf_space)all[0].space;
         for (int r = 0; r < node->size; r++)
             a->attach[i].sizes[r] = all[r].size;
     }
-    return st;
+    return status;
 }
 
 /* ---- Memory -------------------------------------------------------------- */
@@ -255,18 +255,18 @@ static wharf_status get_mappings(attaching *a, wi_deadline deadline)
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): agreed on */
     if (a->missing == 0)
         return WHARF_OK;
-    wharf_status st =
+    wharf_status status =
         wi_mapping_make(a->node, a->missing, a->wanted, a->fresh, deadline);
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         return_pooled(a);
-    if ((st != WHARF_EDEVMEM && st != WHARF_ENOMEM && st != WHARF_EOS &&
-         st != WHARF_ELIMIT) ||
+    if ((status != WHARF_EDEVMEM && status != WHARF_ENOMEM &&
+         status != WHARF_EOS && status != WHARF_ELIMIT) ||
         !a->node->pool)
-        return st;
+        return status;
     /* What the pool holds may be what is lacking. */
-    st = wi_pool_empty(a->node, deadline);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_pool_empty(a->node, deadline);
+    if (status != WHARF_OK)
+        return status;
     take_pooled(a);
     return wi_mapping_make(a->node, a->missing, a->wanted, a->fresh, deadline);
 }
@@ -275,23 +275,23 @@ static wharf_status get_mappings(attaching *a, wi_deadline deadline)
 static wharf_status zero_pooled(attaching *a, wi_deadline deadline)
 {
     bool any = false;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     for (int i = 0; i < a->count; i++)
         if (a->pooled[i] && (a->attach[i].flags & WHARF_BUFFER_ZERO)) {
             any = true;
-            if (st == WHARF_OK)
-                st = wi_mapping_zero(a->pooled[i]);
+            if (status == WHARF_OK)
+                status = wi_mapping_zero(a->pooled[i]);
         }
     if (!any)
         return WHARF_OK;
-    st = wi_comm_agree(a->node->comm, st, deadline);
-    if (st == WHARF_OK)
+    status = wi_comm_agree(a->node->comm, status, deadline);
+    if (status == WHARF_OK)
         return WHARF_OK;
     wharf_error cause = *wi_error_record();
     wharf_ignore(wi_mapping_free(a->node, a->missing, a->fresh, deadline));
     return_pooled(a);
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 wharf_buffer *wi_buffer_admit(wharf_buffer *buffer, wi_mapping *mapping,
@@ -341,9 +341,9 @@ static wharf_status check_arguments(const wharf_node *node, int count,
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "%s is NULL", sizes ? "buffer" : "sizes");
     for (int i = 0; i < count; i++) {
-        wharf_status st = wi_buffer_check_size(sizes[i]);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_buffer_check_size(sizes[i]);
+        if (status != WHARF_OK)
+            return status;
     }
     return wi_buffer_check_limit(node, count);
 }
@@ -366,16 +366,16 @@ static wharf_status attach_locked(wharf_node *node, int count,
         a->count = count;
         own = attaching_fill(a);
     }
-    wharf_status st = meet_all(a, node, count, sizes, known, own, deadline);
-    if (st == WHARF_OK)
-        st = get_mappings(a, deadline);
-    if (st == WHARF_OK)
-        st = zero_pooled(a, deadline);
-    if (st == WHARF_OK)
+    wharf_status status = meet_all(a, node, count, sizes, known, own, deadline);
+    if (status == WHARF_OK)
+        status = get_mappings(a, deadline);
+    if (status == WHARF_OK)
+        status = zero_pooled(a, deadline);
+    if (status == WHARF_OK)
         hand_over(a, known, buffers);
     if (a)
         attaching_discard(a);
-    return st;
+    return status;
 }
 
 static wharf_status attach_any(const char *call, wharf_node *node, int count,
@@ -383,11 +383,11 @@ static wharf_status attach_any(const char *call, wharf_node *node, int count,
                                const wharf_buffer_options *options,
                                wharf_buffer **buffers)
 {
-    wharf_status st = wi_node_enter(call, node);
-    if (st != WHARF_OK)
-        return st;
-    st = attach_locked(node, count, sizes, options, buffers);
-    return wi_node_leave(node, st);
+    wharf_status status = wi_node_enter(call, node);
+    if (status != WHARF_OK)
+        return status;
+    status = attach_locked(node, count, sizes, options, buffers);
+    return wi_node_leave(node, status);
 }
 
 wharf_status wharf_buffer_attach(wharf_node *node, size_t size,
@@ -460,56 +460,56 @@ static wharf_status detach_locked(wharf_buffer **out)
     if (mine.status == WHARF_OK)
         mine.status = wi_signal_quiesce(node);
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH || st == WHARF_ESTATE)
-        return st;
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_EMISMATCH || status == WHARF_ESTATE)
+        return status;
 
     wharf_error cause = *wi_error_record();
     wi_mapping *mapping = buffer->mapping;
     wi_buffer_discard(buffer);
     *out = NULL;
     wharf_status freed;
-    if (st == WHARF_OK && node->settings.pool && !mapping->existing &&
+    if (status == WHARF_OK && node->settings.pool && !mapping->existing &&
         !seen_by_others(all, node->size) &&
         mapping->most_bytes <= (uint64_t)node->settings.pool_bytes)
         freed = wi_pool_put(node, mapping, deadline);
     else
         freed = wi_mapping_free(node, 1, &mapping, deadline);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return freed;
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 wharf_status wharf_buffer_detach(wharf_buffer **buffer)
 {
     wi_call_begin(__func__, -1);
-    wharf_status st =
+    wharf_status status =
         wi_handle_check(buffer ? *buffer : NULL, WI_HANDLE_BUFFER, "buffer");
-    if (st == WHARF_OK && wi_node_is_guest((*buffer)->node)) {
-        st = wi_visit_refuse((*buffer)->node, "collective calls");
-    } else if (st == WHARF_OK) {
+    if (status == WHARF_OK && wi_node_is_guest((*buffer)->node)) {
+        status = wi_visit_refuse((*buffer)->node, "collective calls");
+    } else if (status == WHARF_OK) {
         wharf_node *node = (*buffer)->node;
         wi_call_set_rank(node->rank);
         pthread_mutex_lock(&node->collective);
-        st = detach_locked(buffer);
+        status = detach_locked(buffer);
         pthread_mutex_unlock(&node->collective);
     } else if (buffer) {
         *buffer = NULL;
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_pool_trim(wharf_node *node)
 {
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     wi_deadline deadline = wi_node_deadline(node);
     wi_meeting mine = {.call = WI_CALL_POOL_TRIM};
     wi_meeting all[WHARF_MAX_RANKS];
-    st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_OK)
-        st = wi_pool_empty(node, deadline);
-    return wi_node_leave(node, st);
+    status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_OK)
+        status = wi_pool_empty(node, deadline);
+    return wi_node_leave(node, status);
 }

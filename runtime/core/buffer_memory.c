@@ -62,11 +62,11 @@ static wharf_status check_options(const wharf_buffer_options *options)
 
 static wharf_status check_size(const void *pointer, size_t size)
 {
-    wharf_status st = wi_buffer_check_size(size);
-    if (st == WHARF_OK && size > 0 && !pointer)
-        st = wi_fail(WHARF_EARG, "pass size 0 where there is no memory",
-                     "pointer is NULL and size is %zu", size);
-    return st;
+    wharf_status status = wi_buffer_check_size(size);
+    if (status == WHARF_OK && size > 0 && !pointer)
+        status = wi_fail(WHARF_EARG, "pass size 0 where there is no memory",
+                         "pointer is NULL and size is %zu", size);
+    return status;
 }
 
 /* Is any byte of it in [from, from + bytes)? Sizes may reach beyond the last
@@ -158,41 +158,41 @@ static wharf_status look(joining *j, void *pointer, size_t size,
                          wharf_buffer **buffer)
 {
     wharf_node *node = j->node;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (!buffer)
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "buffer is NULL");
     if (options)
-        st = wi_versioned_read(&j->options, sizeof j->options, options,
-                               "options");
-    if (st == WHARF_OK)
-        st = check_options(&j->options);
-    if (st == WHARF_OK)
-        st = check_size(pointer, size);
-    if (st == WHARF_OK)
-        st = wi_buffer_check_limit(node, 1);
-    if (st != WHARF_OK || size == 0)
-        return st;
-    st = check_not_wharfs(node, pointer, size);
-    if (st == WHARF_OK)
-        st = node->device->ops->foreign->inspect(node->device, pointer, size,
-                                                 &j->memory);
-    if (st == WHARF_OK)
-        st = settle(&j->memory, j->options.flags, &j->mirrored);
-    return st;
+        status = wi_versioned_read(&j->options, sizeof j->options, options,
+                                   "options");
+    if (status == WHARF_OK)
+        status = check_options(&j->options);
+    if (status == WHARF_OK)
+        status = check_size(pointer, size);
+    if (status == WHARF_OK)
+        status = wi_buffer_check_limit(node, 1);
+    if (status != WHARF_OK || size == 0)
+        return status;
+    status = check_not_wharfs(node, pointer, size);
+    if (status == WHARF_OK)
+        status = node->device->ops->foreign->inspect(node->device, pointer,
+                                                     size, &j->memory);
+    if (status == WHARF_OK)
+        status = settle(&j->memory, j->options.flags, &j->mirrored);
+    return status;
 }
 
 /* ---- The call ------------------------------------------------------------ */
 
 static wharf_status make_objects(joining *j)
 {
-    wharf_status st = wi_buffer_new(j->node, &j->buffer);
-    if (st == WHARF_OK)
-        st = wi_existing_new(j->node, &j->mapping);
+    wharf_status status = wi_buffer_new(j->node, &j->buffer);
+    if (status == WHARF_OK)
+        status = wi_existing_new(j->node, &j->mapping);
     /* What it holds must not change while it is read on both sides. */
-    if (st == WHARF_OK)
-        st = wi_signal_quiesce(j->node);
-    return st;
+    if (status == WHARF_OK)
+        status = wi_signal_quiesce(j->node);
+    return status;
 }
 
 static wharf_status meet(joining *j, size_t size, wharf_status own,
@@ -208,9 +208,9 @@ static wharf_status meet(joining *j, size_t size, wharf_status own,
         if (j->options.name)
             strncpy(mine.name, j->options.name, sizeof mine.name - 1);
     }
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status != WHARF_OK)
+        return status;
     j->mapping->flags = all[0].flags;
     j->mapping->existing->memory = j->memory;
     uint64_t total = 0;
@@ -241,21 +241,21 @@ static wharf_status share(joining *j, wi_deadline deadline)
     wharf_node *node = j->node;
     wi_existing *e = j->mapping->existing;
     bool other_way;
-    wharf_status st =
+    wharf_status status =
         wi_existing_share(j->mapping, j->mirrored, deadline, &other_way);
-    if (st == WHARF_OK || !other_way ||
+    if (status == WHARF_OK || !other_way ||
         !(j->mapping->flags & WHARF_BUFFER_STAGE_ALLOWED))
-        return st;
+        return status;
     if (node->settings.strict)
         return wi_decided_alike(refuse_degraded());
     snprintf(e->forced, sizeof e->forced, "%.95s", wi_error_record()->cause);
     if (node->rank == 0)
         wi_log(WI_LOG_WARN, "mirroring what the ranks attach: %s",
                wi_error_record()->cause);
-    st = wi_existing_share(j->mapping, true, deadline, &other_way);
-    if (st == WHARF_OK)
+    status = wi_existing_share(j->mapping, true, deadline, &other_way);
+    if (status == WHARF_OK)
         wi_stat_add(WI_STAT_degraded_count, 1);
-    return st;
+    return status;
 }
 
 static wharf_status attach_locked(joining *j, void *pointer, size_t size,
@@ -264,28 +264,28 @@ static wharf_status attach_locked(joining *j, void *pointer, size_t size,
 {
     wharf_node *node = j->node;
     wi_deadline deadline = wi_node_deadline(node);
-    wharf_status st = look(j, pointer, size, options, buffer);
-    if (st == WHARF_OK)
-        st = make_objects(j);
+    wharf_status status = look(j, pointer, size, options, buffer);
+    if (status == WHARF_OK)
+        status = make_objects(j);
     bool shared = false;
-    st = meet(j, size, st, deadline);
-    if (st == WHARF_OK) {
-        st = share(j, deadline);
+    status = meet(j, size, status, deadline);
+    if (status == WHARF_OK) {
+        status = share(j, deadline);
         shared = true;
     }
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         *buffer = wi_buffer_admit(j->buffer, j->mapping, j->options.name);
         return WHARF_OK;
     }
     wi_buffer_drop(j->buffer);
     if (!shared) {
         wi_mapping_delete(j->mapping);
-        return st;
+        return status;
     }
     wharf_error cause = *wi_error_record();
     wharf_ignore(wi_mapping_free(node, 1, &j->mapping, deadline));
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 wharf_status wharf_buffer_attach_memory(wharf_node *node, void *pointer,
@@ -293,9 +293,9 @@ wharf_status wharf_buffer_attach_memory(wharf_node *node, void *pointer,
                                         const wharf_buffer_options *options,
                                         wharf_buffer **buffer)
 {
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     joining j = {.node = node, .options = WHARF_BUFFER_OPTIONS_INIT};
     return wi_node_leave(node,
                          attach_locked(&j, pointer, size, options, buffer));
@@ -326,11 +326,11 @@ static wharf_status sync_part(const wharf_buffer *buffer, bool to,
         return wi_fail(WHARF_ESTATE, "leave the call out: the memory is shared",
                        "buffer %llu is not one of wharf_buffer_attach_memory",
                        (unsigned long long)buffer->serial);
-    wharf_status st = check_part(mapping, offset, &bytes);
-    if (st == WHARF_OK)
-        st = device->ops->check_stream(device, stream);
-    if (st != WHARF_OK || !e->mirror || bytes == 0)
-        return st;
+    wharf_status status = check_part(mapping, offset, &bytes);
+    if (status == WHARF_OK)
+        status = device->ops->check_stream(device, stream);
+    if (status != WHARF_OK || !e->mirror || bytes == 0)
+        return status;
     if (!to && e->memory.read_only)
         return wi_fail(WHARF_EUNSUPPORTED, "attach memory that may be written",
                        "%p is mapped read-only in this process",
@@ -345,10 +345,10 @@ static wharf_status sync_part(const wharf_buffer *buffer, bool to,
 static wharf_status sync_any(const char *call, wharf_buffer *buffer, bool to,
                              size_t offset, size_t bytes, wharf_stream stream)
 {
-    wharf_status st = wi_buffer_local(call, buffer);
-    if (st == WHARF_OK)
-        st = sync_part(buffer, to, offset, bytes, stream);
-    return wi_call_end(st);
+    wharf_status status = wi_buffer_local(call, buffer);
+    if (status == WHARF_OK)
+        status = sync_part(buffer, to, offset, bytes, stream);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_buffer_sync_to(wharf_buffer *buffer, size_t offset,

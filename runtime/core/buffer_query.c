@@ -14,20 +14,20 @@
 wharf_status wi_buffer_local(const char *call, const wharf_buffer *buffer)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, "buffer");
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_check(buffer, WI_HANDLE_BUFFER, "buffer");
+    if (status == WHARF_OK)
         wi_call_set_rank(buffer->node->rank);
-    return st;
+    return status;
 }
 
 wharf_status wharf_buffer_segment(const wharf_buffer *buffer, int rank,
                                   void **pointer, size_t *size)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(buffer->node, "rank", rank);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(buffer->node, "rank", rank);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     if (pointer)
         *pointer = wi_mapping_segment(buffer->mapping, rank);
     if (size)
@@ -58,13 +58,13 @@ static wharf_status find_base(const wi_mapping *mapping, void **base,
 wharf_status wharf_buffer_base(const wharf_buffer *buffer, void **base,
                                size_t *size)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK && (!base || !size))
-        st = wi_fail(WHARF_EARG, "pass the address of a variable", "%s is NULL",
-                     base ? "size" : "base");
-    if (st == WHARF_OK)
-        st = find_base(buffer->mapping, base, size);
-    return wi_call_end(st);
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK && (!base || !size))
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "%s is NULL", base ? "size" : "base");
+    if (status == WHARF_OK)
+        status = find_base(buffer->mapping, base, size);
+    return wi_call_end(status);
 }
 
 static uint64_t mapped_bytes(const wi_mapping *mapping)
@@ -94,9 +94,9 @@ static wharf_status fill_info(const wharf_buffer *buffer, int rank,
     const wharf_node *node = buffer->node;
     const wi_mapping *mapping = buffer->mapping;
     wharf_link link = {.struct_size = sizeof link};
-    wharf_status st = wharf_node_link(node, node->rank, rank, &link);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wharf_node_link(node, node->rank, rank, &link);
+    if (status != WHARF_OK)
+        return status;
 
     wharf_buffer_info found = {
         .struct_size = sizeof found,
@@ -123,15 +123,15 @@ static wharf_status fill_info(const wharf_buffer *buffer, int rank,
 wharf_status wharf_buffer_info_get(const wharf_buffer *buffer, int rank,
                                    wharf_buffer_info *info)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(buffer->node, "rank", rank);
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(buffer->node, "rank", rank);
     wharf_buffer_info found;
-    if (st == WHARF_OK)
-        st = fill_info(buffer, rank, &found);
-    if (st == WHARF_OK)
-        st = wi_versioned_write(info, &found, sizeof found, "info");
-    return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = fill_info(buffer, rank, &found);
+    if (status == WHARF_OK)
+        status = wi_versioned_write(info, &found, sizeof found, "info");
+    return wi_call_end(status);
 }
 
 wharf_status wi_table_make(wi_device *device, void *const *pointers, int count,
@@ -139,13 +139,13 @@ wharf_status wi_table_make(wi_device *device, void *const *pointers, int count,
 {
     size_t bytes = (size_t)count * sizeof *pointers;
     void *made;
-    wharf_status st = device->ops->local_alloc(device, bytes, &made);
-    if (st != WHARF_OK)
-        return st;
-    st = device->ops->write(device, made, pointers, bytes);
-    if (st != WHARF_OK) {
+    wharf_status status = device->ops->local_alloc(device, bytes, &made);
+    if (status != WHARF_OK)
+        return status;
+    status = device->ops->write(device, made, pointers, bytes);
+    if (status != WHARF_OK) {
         device->ops->local_free(device, made);
-        return st;
+        return status;
     }
     *table = made;
     return WHARF_OK;
@@ -158,51 +158,52 @@ static wharf_status make_table(wharf_buffer *buffer)
     for (int r = 0; r < node->size; r++)
         pointers[r] = wi_mapping_segment(buffer->mapping, r);
     void *table;
-    wharf_status st = wi_table_make(node->device, pointers, node->size, &table);
-    if (st == WHARF_OK)
+    wharf_status status =
+        wi_table_make(node->device, pointers, node->size, &table);
+    if (status == WHARF_OK)
         buffer->table = table;
-    return st;
+    return status;
 }
 
 static wharf_status get_table(wharf_buffer *buffer, void *const **table)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     pthread_mutex_lock(&buffer->lock);
     if (!buffer->table)
-        st = make_table(buffer);
-    if (st == WHARF_OK)
+        status = make_table(buffer);
+    if (status == WHARF_OK)
         *table = buffer->table;
     pthread_mutex_unlock(&buffer->lock);
-    return st;
+    return status;
 }
 
 wharf_status wharf_buffer_pointer_table(wharf_buffer *buffer,
                                         void *const **table)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK && !table)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "table is NULL");
-    if (st == WHARF_OK)
-        st = get_table(buffer, table);
-    return wi_call_end(st);
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK && !table)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "table is NULL");
+    if (status == WHARF_OK)
+        status = get_table(buffer, table);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_buffer_view_get(wharf_buffer *buffer,
                                    wharf_segments_view *view)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK && !view)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "view is NULL");
-    if (st == WHARF_OK && buffer->node->backend == WHARF_BACKEND_HOST)
-        st = wi_fail(WHARF_EUNSUPPORTED, "use wharf_buffer_segment",
-                     "the host backend has no kernels");
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK && !view)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "view is NULL");
+    if (status == WHARF_OK && buffer->node->backend == WHARF_BACKEND_HOST)
+        status = wi_fail(WHARF_EUNSUPPORTED, "use wharf_buffer_segment",
+                         "the host backend has no kernels");
     void *const *table;
-    if (st == WHARF_OK)
-        st = get_table(buffer, &table);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = get_table(buffer, &table);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     *view = (wharf_segments_view){
         .segments = table,
         .ranks = buffer->node->size,
@@ -214,32 +215,33 @@ wharf_status wharf_buffer_view_get(wharf_buffer *buffer,
 wharf_status wharf_buffer_event(const wharf_buffer *buffer, int rank,
                                 wharf_event **event)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(buffer->node, "rank", rank);
-    if (st == WHARF_OK && !event)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "event is NULL");
-    if (st == WHARF_OK)
-        st = wi_visit_refuse(buffer->node, "events");
-    if (st == WHARF_OK)
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(buffer->node, "rank", rank);
+    if (status == WHARF_OK && !event)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "event is NULL");
+    if (status == WHARF_OK)
+        status = wi_visit_refuse(buffer->node, "events");
+    if (status == WHARF_OK)
         *event = &buffer->mapping->events[rank];
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_buffer_granularity(const wharf_node *node, wharf_space space,
                                       size_t *bytes)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK && !bytes)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "bytes is NULL");
-    if (st == WHARF_OK && space != WHARF_SPACE_DEVICE &&
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK && !bytes)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "bytes is NULL");
+    if (status == WHARF_OK && space != WHARF_SPACE_DEVICE &&
         space != WHARF_SPACE_HOST)
-        st = wi_fail(WHARF_EARG, "use WHARF_SPACE_DEVICE or WHARF_SPACE_HOST",
-                     "space is %d", (int)space);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+        status =
+            wi_fail(WHARF_EARG, "use WHARF_SPACE_DEVICE or WHARF_SPACE_HOST",
+                    "space is %d", (int)space);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     const wi_way *way =
         space == WHARF_SPACE_HOST
             ? node->host_driver.ops ? &node->host_driver : &node->host_way
@@ -250,7 +252,7 @@ wharf_status wharf_buffer_granularity(const wharf_node *node, wharf_space space,
                                    "no memory of this space can be shared: %s",
                                    node->host_way.reason));
     *bytes = way->granularity;
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 const char *wharf_handle_kind_name(wharf_handle_kind kind)

@@ -162,9 +162,9 @@ static wharf_status find_places(const wharf_buffer *buffer, int rank,
     wi_copy_memory memory;
     int block = buffer->mapping->layout.block_of_rank[rank];
     wi_copy_place segment = block_place(buffer->mapping, block);
-    wharf_status st = other_look(buffer, other, &memory);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = other_look(buffer, other, &memory);
+    if (status != WHARF_OK)
+        return status;
     if (!put && memory.read_only)
         return wi_fail(WHARF_EARG, "pass memory that this rank may write",
                        "the destination %p may only be read here", other);
@@ -188,19 +188,19 @@ static wharf_status job_find(const wharf_buffer *buffer, int rank,
                              copy_job *job)
 {
     wi_copy_box *b = &job->box;
-    wharf_status st = box_read(box, b);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(buffer->node, "rank", rank);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = box_read(box, b);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(buffer->node, "rank", rank);
+    if (status != WHARF_OK)
+        return status;
     uint64_t to = wi_copy_box_to_span(b), from = wi_copy_box_from_span(b);
-    st = check_range(buffer, rank, offset, put ? to : from);
-    if (st == WHARF_OK && put)
-        st = check_writable(buffer, rank);
-    if (st == WHARF_OK)
-        st = check_other(other, put ? from : to, put ? "from" : "to");
-    if (st != WHARF_OK)
-        return st;
+    status = check_range(buffer, rank, offset, put ? to : from);
+    if (status == WHARF_OK && put)
+        status = check_writable(buffer, rank);
+    if (status == WHARF_OK)
+        status = check_other(other, put ? from : to, put ? "from" : "to");
+    if (status != WHARF_OK)
+        return status;
     wi_copy_facts_find(buffer->node, notify, &job->facts);
     if (wi_copy_box_bytes(b) == 0) {
         *b = wi_copy_box_simple(b);
@@ -208,11 +208,11 @@ static wharf_status job_find(const wharf_buffer *buffer, int rank,
     }
     char *segment = wi_mapping_segment(buffer->mapping, rank);
     set_sides(b, segment + offset, other, put);
-    st = check_apart(b);
-    if (st == WHARF_OK)
-        st = find_places(buffer, rank, other, put, &job->facts);
+    status = check_apart(b);
+    if (status == WHARF_OK)
+        status = find_places(buffer, rank, other, put, &job->facts);
     *b = wi_copy_box_simple(b);
-    return st;
+    return status;
 }
 
 /*
@@ -228,11 +228,11 @@ static wharf_status check_pageable(const wharf_node *node, const copy_job *job,
     if (job->facts.to != WI_COPY_PLACE_PAGEABLE &&
         job->facts.from != WI_COPY_PLACE_PAGEABLE)
         return WHARF_OK;
-    wharf_status st = device->ops->capturing(device, stream, &capturing);
-    if (st == WHARF_OK && !capturing && wi_stream_may_wait(node))
+    wharf_status status = device->ops->capturing(device, stream, &capturing);
+    if (status == WHARF_OK && !capturing && wi_stream_may_wait(node))
         return wi_stream_hold(node, stream, wi_node_deadline(node));
-    if (st != WHARF_OK || !capturing)
-        return st;
+    if (status != WHARF_OK || !capturing)
+        return status;
     return wi_fail(WHARF_EUNSUPPORTED,
                    "page-lock the memory, or copy outside of the capture",
                    "the stream is being captured, and one side of the copy is "
@@ -265,19 +265,19 @@ static wharf_status plain_copy(const char *call, wharf_buffer *buffer, int rank,
                                wharf_stream stream)
 {
     copy_job job;
-    wharf_status st = wi_buffer_local(call, buffer);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_buffer_local(call, buffer);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wharf_node *node = buffer->node;
-    st = job_find(buffer, rank, offset, other, box, put, false, &job);
-    if (st == WHARF_OK)
-        st = node->device->ops->check_stream(node->device, stream);
-    if (st == WHARF_OK)
-        st = check_pageable(node, &job, stream);
-    if (st == WHARF_OK)
-        st = run(node, stream, &job.box,
-                 wi_copy_choose(&job.facts, &job.box, NULL));
-    return wi_call_end(st);
+    status = job_find(buffer, rank, offset, other, box, put, false, &job);
+    if (status == WHARF_OK)
+        status = node->device->ops->check_stream(node->device, stream);
+    if (status == WHARF_OK)
+        status = check_pageable(node, &job, stream);
+    if (status == WHARF_OK)
+        status = run(node, stream, &job.box,
+                     wi_copy_choose(&job.facts, &job.box, NULL));
+    return wi_call_end(status);
 }
 
 static wharf_box line(size_t bytes)
@@ -318,11 +318,11 @@ wharf_status wharf_get_box(wharf_buffer *buffer, int rank, size_t offset,
 static wharf_status check_notify(const wharf_buffer *buffer,
                                  const wharf_notify *notify)
 {
-    wharf_status st = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
-    if (st == WHARF_OK && notify->node != buffer->node)
-        st = wi_fail(WHARF_EARG, "pass a notify of the buffer's node",
-                     "buffer and notify belong to different nodes");
-    return st;
+    wharf_status status = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
+    if (status == WHARF_OK && notify->node != buffer->node)
+        status = wi_fail(WHARF_EARG, "pass a notify of the buffer's node",
+                         "buffer and notify belong to different nodes");
+    return status;
 }
 
 /* Any mechanism's wait can be signalled by a kernel: its signal is an addition
@@ -333,10 +333,10 @@ static wharf_status signal_by_kernel(wharf_notify *notify, wharf_stream stream,
     wi_device *device = notify->node->device;
     wi_sync_step step;
     wi_notify_signal_begin(notify, &step);
-    wharf_status st = device->ops->copy->copy_signal(device, stream, box, &step,
-                                                     notify->ticket);
-    wi_notify_signal_end(notify, st == WHARF_OK);
-    return st;
+    wharf_status status = device->ops->copy->copy_signal(device, stream, box,
+                                                         &step, notify->ticket);
+    wi_notify_signal_end(notify, status == WHARF_OK);
+    return status;
 }
 
 static wharf_status copy_and_record(const copy_job *job, wharf_notify *notify,
@@ -345,8 +345,8 @@ static wharf_status copy_and_record(const copy_job *job, wharf_notify *notify,
     wharf_copy_way way = wi_copy_choose(&job->facts, &job->box, NULL);
     if (way == WHARF_COPY_KERNEL && notify->ticket)
         return signal_by_kernel(notify, stream, &job->box);
-    wharf_status st = run(notify->node, stream, &job->box, way);
-    return st == WHARF_OK ? wi_notify_record_now(notify, stream) : st;
+    wharf_status status = run(notify->node, stream, &job->box, way);
+    return status == WHARF_OK ? wi_notify_record_now(notify, stream) : status;
 }
 
 static wharf_status put_notify(const char *call, wharf_buffer *buffer, int rank,
@@ -355,18 +355,18 @@ static wharf_status put_notify(const char *call, wharf_buffer *buffer, int rank,
                                wharf_stream stream)
 {
     copy_job job;
-    wharf_status st = wi_buffer_local(call, buffer);
-    if (st == WHARF_OK)
-        st = check_notify(buffer, notify);
-    if (st == WHARF_OK)
-        st = job_find(buffer, rank, offset, from, box, true, true, &job);
-    if (st == WHARF_OK)
-        st = wi_notify_record_check(notify, stream);
-    if (st == WHARF_OK)
-        st = check_pageable(buffer->node, &job, stream);
-    if (st == WHARF_OK)
-        st = copy_and_record(&job, notify, stream);
-    return wi_call_end(st);
+    wharf_status status = wi_buffer_local(call, buffer);
+    if (status == WHARF_OK)
+        status = check_notify(buffer, notify);
+    if (status == WHARF_OK)
+        status = job_find(buffer, rank, offset, from, box, true, true, &job);
+    if (status == WHARF_OK)
+        status = wi_notify_record_check(notify, stream);
+    if (status == WHARF_OK)
+        status = check_pageable(buffer->node, &job, stream);
+    if (status == WHARF_OK)
+        status = copy_and_record(&job, notify, stream);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_put_notify(wharf_buffer *buffer, int rank, size_t offset,
@@ -396,18 +396,19 @@ wharf_status wharf_copy_way_find(const wharf_buffer *buffer,
 {
     copy_job job;
     char why[96];
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK && ((int)call < 0 || call > WHARF_COPY_PUT_NOTIFY))
-        st =
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK && ((int)call < 0 || call > WHARF_COPY_PUT_NOTIFY))
+        status =
             wi_fail(WHARF_EARG, "see wharf_copy_call", "call is %d", (int)call);
-    if (st == WHARF_OK && !way)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "way is NULL");
-    if (st == WHARF_OK)
-        st = job_find(buffer, rank, offset, other, box, call != WHARF_COPY_GET,
-                      call == WHARF_COPY_PUT_NOTIFY, &job);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    if (status == WHARF_OK && !way)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "way is NULL");
+    if (status == WHARF_OK)
+        status =
+            job_find(buffer, rank, offset, other, box, call != WHARF_COPY_GET,
+                     call == WHARF_COPY_PUT_NOTIFY, &job);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     *way = wi_copy_choose(&job.facts, &job.box, why);
     if (reason)
         memcpy(reason, why, sizeof why);

@@ -168,17 +168,18 @@ wharf_status wharf_copy_kernel_most(const wharf_node *node,
                                     wharf_copy_between between, int notify,
                                     size_t *bytes)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK && ((int)between < 0 || between > WHARF_COPY_WITH_HOST))
-        st = wi_fail(WHARF_EARG, "see wharf_copy_between", "between is %d",
-                     (int)between);
-    if (st == WHARF_OK && !bytes)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "bytes is NULL");
-    if (st == WHARF_OK) {
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK &&
+        ((int)between < 0 || between > WHARF_COPY_WITH_HOST))
+        status = wi_fail(WHARF_EARG, "see wharf_copy_between", "between is %d",
+                         (int)between);
+    if (status == WHARF_OK && !bytes)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "bytes is NULL");
+    if (status == WHARF_OK) {
         wi_copy_facts facts;
         wi_copy_facts_find(node, notify != 0, &facts);
         *bytes = wi_copy_kernel_most(&facts, between);
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

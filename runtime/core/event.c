@@ -124,14 +124,14 @@ void wi_event_fini(wharf_event *event, bool safe)
 /* Alike on all ranks. What the pool keeps has slots too. */
 static wharf_status slot_take(wharf_node *node, int *slot, wi_deadline deadline)
 {
-    wharf_status st = wi_event_slots_take(node, 1, slot);
-    if (st == WHARF_ELIMIT && node->pool) {
-        st = wi_pool_empty(node, deadline);
-        if (st != WHARF_OK)
-            return st;
-        st = wi_event_slots_take(node, 1, slot);
+    wharf_status status = wi_event_slots_take(node, 1, slot);
+    if (status == WHARF_ELIMIT && node->pool) {
+        status = wi_pool_empty(node, deadline);
+        if (status != WHARF_OK)
+            return status;
+        status = wi_event_slots_take(node, 1, slot);
     }
-    return wi_decided_alike(st);
+    return wi_decided_alike(status);
 }
 
 static wharf_status create_locked(wharf_node *node, int owner,
@@ -152,14 +152,14 @@ static wharf_status create_locked(wharf_node *node, int owner,
 
     wi_meeting all[WHARF_MAX_RANKS];
     int slot;
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_OK)
-        st = slot_take(node, &slot, deadline);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_OK)
+        status = slot_take(node, &slot, deadline);
+    if (status != WHARF_OK) {
         if (event)
             wi_handle_remove(event);
         wi_free(event);
-        return st;
+        return status;
     }
     wi_event_init(event, node, owner, slot);
     event->active = true;
@@ -173,9 +173,9 @@ static wharf_status create_locked(wharf_node *node, int owner,
 wharf_status wharf_event_create(wharf_node *node, int owner,
                                 wharf_event **event)
 {
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     return wi_node_leave(node, create_locked(node, owner, event));
 }
 
@@ -210,27 +210,27 @@ static wharf_status destroy_locked(wharf_event **out)
         .status = (int32_t)(issued(event) ? wi_signal_quiesce(node) : WHARF_OK),
     };
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH)
-        return st;
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_EMISMATCH)
+        return status;
     wharf_error cause = *wi_error_record();
     wi_event_close_import(event);
     wharf_status closed = wi_node_let_go(node, deadline);
     wi_event_discard(event, wi_all_came(closed));
     *out = NULL;
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return closed;
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 /* Begins a call on an event. */
 static wharf_status enter(const char *call, const wharf_event *event)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(event, WI_HANDLE_EVENT, "event");
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_handle_check(event, WI_HANDLE_EVENT, "event");
+    if (status != WHARF_OK)
+        return status;
     if (!event->active)
         return wi_fail(WHARF_ESTATE, "use it only while its buffer is attached",
                        "the event's buffer was detached");
@@ -240,19 +240,19 @@ static wharf_status enter(const char *call, const wharf_event *event)
 
 wharf_status wharf_event_destroy(wharf_event **event)
 {
-    wharf_status st = enter(__func__, event ? *event : NULL);
-    if (st == WHARF_OK && (*event)->serial == 0)
-        st = wi_fail(WHARF_ESTATE, "detach the buffer instead",
-                     "the event belongs to a buffer");
-    if (st == WHARF_OK) {
+    wharf_status status = enter(__func__, event ? *event : NULL);
+    if (status == WHARF_OK && (*event)->serial == 0)
+        status = wi_fail(WHARF_ESTATE, "detach the buffer instead",
+                         "the event belongs to a buffer");
+    if (status == WHARF_OK) {
         wharf_node *node = (*event)->node;
         pthread_mutex_lock(&node->collective);
-        st = destroy_locked(event);
+        status = destroy_locked(event);
         pthread_mutex_unlock(&node->collective);
     } else if (event) {
         *event = NULL;
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Record -------------------------------------------------------------- */
@@ -264,13 +264,13 @@ static wharf_status own_ring_event(wharf_event *event, int k, wi_event **out)
     wi_event_slot *slot = slot_of(event);
     if (!event->device_event[k]) {
         wi_event *made;
-        wharf_status st = device->ops->event_create(device, &made);
-        if (st != WHARF_OK)
-            return st;
-        st = device->ops->event_export(made, slot->handle[k]);
-        if (st != WHARF_OK) {
+        wharf_status status = device->ops->event_create(device, &made);
+        if (status != WHARF_OK)
+            return status;
+        status = device->ops->event_export(made, slot->handle[k]);
+        if (status != WHARF_OK) {
             device->ops->event_destroy(made);
-            return st;
+            return status;
         }
         event->device_event[k] = made;
         __atomic_fetch_or(&slot->made, 1u << k, __ATOMIC_RELEASE);
@@ -298,16 +298,16 @@ static wharf_status record_enqueue(wharf_event *event, wharf_stream stream,
     wi_device *device = event->node->device;
     bool by_event = !event->word || !event->word_only;
     wi_event *ring = NULL;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (by_event)
-        st = own_ring_event(event, (int)(next % WI_EVENT_RING), &ring);
-    if (st == WHARF_OK)
-        st = follow_last(event, stream, next - 1);
-    if (st == WHARF_OK && by_event)
-        st = device->ops->event_record(ring, stream);
-    if (st == WHARF_OK && event->word)
-        st = wi_event_word_write(event, stream, next);
-    return st;
+        status = own_ring_event(event, (int)(next % WI_EVENT_RING), &ring);
+    if (status == WHARF_OK)
+        status = follow_last(event, stream, next - 1);
+    if (status == WHARF_OK && by_event)
+        status = device->ops->event_record(ring, stream);
+    if (status == WHARF_OK && event->word)
+        status = wi_event_word_write(event, stream, next);
+    return status;
 }
 
 static wharf_status record_locked(wharf_event *event, wharf_stream stream,
@@ -315,9 +315,9 @@ static wharf_status record_locked(wharf_event *event, wharf_stream stream,
 {
     wi_event_slot *slot = slot_of(event);
     uint64_t next = __atomic_load_n(&slot->issued, __ATOMIC_RELAXED) + 1;
-    wharf_status st = record_enqueue(event, stream, next);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = record_enqueue(event, stream, next);
+    if (status != WHARF_OK)
+        return status;
     event->last_stream = stream;
     /* Release: who sees the number sees the handle, and on the host backend
      * all that was written before. */
@@ -335,37 +335,37 @@ static wharf_status check_not_captured(const wharf_node *node,
                                        wharf_stream stream)
 {
     bool capturing = false;
-    wharf_status st =
+    wharf_status status =
         node->device->ops->capturing(node->device, stream, &capturing);
-    if (st == WHARF_OK && capturing)
-        st = wi_fail(WHARF_EUNSUPPORTED,
-                     "record a notify in the graph (wharf_notify_record)",
-                     "the stream is being captured, and a record's number "
-                     "stands for one launch");
-    return st;
+    if (status == WHARF_OK && capturing)
+        status = wi_fail(WHARF_EUNSUPPORTED,
+                         "record a notify in the graph (wharf_notify_record)",
+                         "the stream is being captured, and a record's number "
+                         "stands for one launch");
+    return status;
 }
 
 wharf_status wharf_event_record(wharf_event *event, wharf_stream stream,
                                 uint64_t *number)
 {
-    wharf_status st = enter(__func__, event);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, event);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wharf_node *node = event->node;
     if (event->owner != node->rank)
-        st = wi_fail(WHARF_ESTATE, "record on the owner, wait elsewhere",
-                     "the event is recorded by rank %d, not by rank %d",
-                     event->owner, node->rank);
-    if (st == WHARF_OK)
-        st = node->device->ops->check_stream(node->device, stream);
-    if (st == WHARF_OK)
-        st = check_not_captured(node, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+        status = wi_fail(WHARF_ESTATE, "record on the owner, wait elsewhere",
+                         "the event is recorded by rank %d, not by rank %d",
+                         event->owner, node->rank);
+    if (status == WHARF_OK)
+        status = node->device->ops->check_stream(node->device, stream);
+    if (status == WHARF_OK)
+        status = check_not_captured(node, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&event->lock);
-    st = record_locked(event, stream, number);
+    status = record_locked(event, stream, number);
     pthread_mutex_unlock(&event->lock);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Wait ---------------------------------------------------------------- */
@@ -404,10 +404,10 @@ static wharf_status hold_until_issued(wharf_event *event, uint64_t number,
     pending p = {event, number};
     if (is_issued(&p))
         return WHARF_OK;
-    wharf_status st =
+    wharf_status status =
         wi_comm_wait(event->node->comm, event->owner, &slot_of(event)->word,
                      is_issued, &p, deadline);
-    if (st == WHARF_ETIMEDOUT) {
+    if (status == WHARF_ETIMEDOUT) {
         wi_fail(WHARF_ETIMEDOUT,
                 "let the owner record, or raise WHARF_TIMEOUT_MS",
                 "rank %d issued %llu records, record %llu did not come",
@@ -415,7 +415,7 @@ static wharf_status hold_until_issued(wharf_event *event, uint64_t number,
                 (unsigned long long)number);
         return wi_error_about(event->node->rank);
     }
-    return st;
+    return status;
 }
 
 /* The driver event that stands for an issued record, or for the newest when
@@ -428,39 +428,39 @@ static wharf_status ring_event(wharf_event *event, uint64_t number,
     uint64_t newest = issued(event);
     uint64_t stands = newest - number < WI_EVENT_RING ? number : newest;
     int k = (int)((stands + event->base) % WI_EVENT_RING);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     pthread_mutex_lock(&event->lock);
     if (!event->device_event[k])
-        st = device->ops->event_open(device, slot->handle[k],
-                                     &event->device_event[k]);
+        status = device->ops->event_open(device, slot->handle[k],
+                                         &event->device_event[k]);
     *out = event->device_event[k];
     pthread_mutex_unlock(&event->lock);
-    return st;
+    return status;
 }
 
 wharf_status wharf_event_wait(wharf_event *event, uint64_t number,
                               wharf_stream stream)
 {
-    wharf_status st = enter(__func__, event);
-    if (st == WHARF_OK)
-        st = check_number(event, number);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, event);
+    if (status == WHARF_OK)
+        status = check_number(event, number);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wharf_node *node = event->node;
     wi_event *ring;
     number = resolve(event, number);
-    st = node->device->ops->check_stream(node->device, stream);
-    if (st == WHARF_OK)
-        st = hold_until_issued(event, number, wi_node_deadline(node));
-    if (st == WHARF_OK && event->word) {
-        st = wi_event_word_wait(event, stream, number + event->base);
-        return wi_call_end(st);
+    status = node->device->ops->check_stream(node->device, stream);
+    if (status == WHARF_OK)
+        status = hold_until_issued(event, number, wi_node_deadline(node));
+    if (status == WHARF_OK && event->word) {
+        status = wi_event_word_wait(event, stream, number + event->base);
+        return wi_call_end(status);
     }
-    if (st == WHARF_OK)
-        st = ring_event(event, number, &ring);
-    if (st == WHARF_OK)
-        st = node->device->ops->event_wait(ring, stream);
-    return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = ring_event(event, number, &ring);
+    if (status == WHARF_OK)
+        status = node->device->ops->event_wait(ring, stream);
+    return wi_call_end(status);
 }
 
 /* ---- Query and synchronize ----------------------------------------------- */
@@ -482,32 +482,32 @@ static wharf_status query_number(wharf_event *event, uint64_t number)
         return WHARF_OK;
     if (issued(event) < number)
         return WHARF_ENOTREADY;
-    wharf_status st;
+    wharf_status status;
     if (event->word) {
-        st = wi_event_word_query(event, number + event->base);
+        status = wi_event_word_query(event, number + event->base);
     } else {
-        st = ring_event(event, number, &ring);
-        if (st == WHARF_OK)
-            st = event->node->device->ops->event_query(ring);
+        status = ring_event(event, number, &ring);
+        if (status == WHARF_OK)
+            status = event->node->device->ops->event_query(ring);
     }
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         note_complete(event, number);
-    return st;
+    return status;
 }
 
 wharf_status wharf_event_query(wharf_event *event, uint64_t number)
 {
-    wharf_status st = enter(__func__, event);
-    if (st == WHARF_OK)
-        st = check_number(event, number);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, event);
+    if (status == WHARF_OK)
+        status = check_number(event, number);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     number = resolve(event, number);
-    st = query_number(event, number);
-    if (st == WHARF_ENOTREADY && issued(event) < number &&
+    status = query_number(event, number);
+    if (status == WHARF_ENOTREADY && issued(event) < number &&
         wi_comm_check_alive(event->node->comm, event->owner) != WHARF_OK)
-        st = WHARF_EPEER;
-    return wi_call_end(st);
+        status = WHARF_EPEER;
+    return wi_call_end(status);
 }
 
 /* The driver has no wait with a deadline. */
@@ -516,9 +516,9 @@ static wharf_status poll_complete(wharf_event *event, uint64_t number,
 {
     wi_pauses pauses = {.yields = 1, .first_ns = 2000, .most_ns = WI_NS_PER_MS};
     for (;;) {
-        wharf_status st = query_number(event, number);
-        if (st != WHARF_ENOTREADY)
-            return st;
+        wharf_status status = query_number(event, number);
+        if (status != WHARF_ENOTREADY)
+            return status;
         if (wi_deadline_run_out(deadline))
             return wi_fail(WHARF_ETIMEDOUT,
                            "let the owner's work end, or give more time",
@@ -526,9 +526,9 @@ static wharf_status poll_complete(wharf_event *event, uint64_t number,
                            "complete",
                            (unsigned long long)number, event->owner);
         if (event->owner != event->node->rank && wi_pauses_long(&pauses)) {
-            st = wi_comm_check_alive(event->node->comm, event->owner);
-            if (st != WHARF_OK)
-                return st;
+            status = wi_comm_check_alive(event->node->comm, event->owner);
+            if (status != WHARF_OK)
+                return status;
         }
         wi_pauses_take(&pauses);
     }
@@ -537,19 +537,19 @@ static wharf_status poll_complete(wharf_event *event, uint64_t number,
 wharf_status wharf_event_synchronize(wharf_event *event, uint64_t number,
                                      int timeout_ms)
 {
-    wharf_status st = enter(__func__, event);
-    if (st == WHARF_OK)
-        st = check_number(event, number);
-    if (st == WHARF_OK && timeout_ms < 0)
-        st = wi_fail(WHARF_EARG, "pass milliseconds, or 0 for the node's",
-                     "timeout_ms is %d", timeout_ms);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, event);
+    if (status == WHARF_OK)
+        status = check_number(event, number);
+    if (status == WHARF_OK && timeout_ms < 0)
+        status = wi_fail(WHARF_EARG, "pass milliseconds, or 0 for the node's",
+                         "timeout_ms is %d", timeout_ms);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wi_deadline deadline = timeout_ms ? wi_deadline_in_ms(timeout_ms)
                                       : wi_node_deadline(event->node);
     number = resolve(event, number);
-    st = hold_until_issued(event, number, deadline);
-    if (st == WHARF_OK)
-        st = poll_complete(event, number, deadline);
-    return wi_call_end(st);
+    status = hold_until_issued(event, number, deadline);
+    if (status == WHARF_OK)
+        status = poll_complete(event, number, deadline);
+    return wi_call_end(status);
 }

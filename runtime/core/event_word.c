@@ -129,9 +129,9 @@ wharf_status wi_event_word_query(wharf_event *event, uint64_t record)
     wi_device *device = event->node->device;
     const void *word = event->word;
     uint64_t read;
-    wharf_status st = device->ops->read_words(device, &word, 1, &read);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = device->ops->read_words(device, &word, 1, &read);
+    if (status != WHARF_OK)
+        return status;
     int32_t past = (int32_t)((uint32_t)read - value_of(event, record));
     return past >= 0 ? WHARF_OK : WHARF_ENOTREADY;
 }

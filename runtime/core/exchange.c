@@ -50,12 +50,12 @@ static wharf_status exchange_new(wharf_node *node, const wi_exchange_ask *ask,
     x->capturable = ask->options.capturable == WHARF_SWITCH_ON;
     x->peer = wi_calloc((size_t)node->size, sizeof *x->peer);
     x->run = wi_calloc((size_t)node->size, sizeof *x->run);
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     if (x->peer && x->run)
-        st = wi_handle_add(x, WI_HANDLE_EXCHANGE);
-    if (st != WHARF_OK) {
+        status = wi_handle_add(x, WI_HANDLE_EXCHANGE);
+    if (status != WHARF_OK) {
         exchange_delete(x);
-        return st;
+        return status;
     }
     for (int r = 0; r < node->size; r++)
         x->run[r] =
@@ -143,31 +143,31 @@ static wharf_status choose_way(const wharf_exchange *x, int from, int to,
         why = crowded(node, from);
         why = why ? why : crowded(node, to);
     }
-    wharf_status st = wi_signal_choose(
+    wharf_status status = wi_signal_choose(
         &facts, why ? WHARF_MECHANISM_MEM_OPS : wanted, x->capturable, way);
-    if (st == WHARF_OK && why)
+    if (status == WHARF_OK && why)
         snprintf(way->reason, sizeof way->reason, "%s",
                  facts.same_gpu && !facts.mps
                      ? "one GPU shared by time slices, which a waiting kernel "
                        "would use up"
                      : why);
-    return st;
+    return status;
 }
 
 /* Alike on both ranks of a pair. */
 static wharf_status choose_ways(wharf_exchange *x)
 {
     wharf_node *node = x->node;
-    wharf_status st = WHARF_OK;
-    for (int p = 0; p < x->peers && st == WHARF_OK; p++) {
+    wharf_status status = WHARF_OK;
+    for (int p = 0; p < x->peers && status == WHARF_OK; p++) {
         wi_exchange_peer *peer = &x->peer[p];
-        st = choose_way(x, node->rank, peer->node_rank, &peer->to);
-        if (st == WHARF_OK)
-            st = choose_way(x, peer->node_rank, node->rank, &peer->from);
-        if (st == WHARF_OK)
+        status = choose_way(x, node->rank, peer->node_rank, &peer->to);
+        if (status == WHARF_OK)
+            status = choose_way(x, peer->node_rank, node->rank, &peer->from);
+        if (status == WHARF_OK)
             wi_signal_tell_slow(node, node->rank, peer->node_rank, &peer->to);
     }
-    return st;
+    return status;
 }
 
 /* ---- Words
@@ -188,35 +188,35 @@ static wharf_status words_start(const wharf_exchange *x)
     const wharf_node *node = x->node;
     const wi_device_ops *ops = node->device->ops;
     uint32_t first = wi_signal_first_epoch;
-    wharf_status st = wi_pad_set(node, &x->run[node->rank], 0);
-    for (int p = 0; p < x->peers && st == WHARF_OK; p++) {
+    wharf_status status = wi_pad_set(node, &x->run[node->rank], 0);
+    for (int p = 0; p < x->peers && status == WHARF_OK; p++) {
         const wi_exchange_peer *peer = &x->peer[p];
         bool host = node->backend == WHARF_BACKEND_HOST;
         if (first == 0 || (!host && peer->from.counts))
             continue;
-        st = ops->write(node->device,
-                        wi_exchange_arrival(x, node->rank, peer->node_rank),
-                        &first, sizeof first);
-        if (st == WHARF_OK)
-            st = ops->write(
+        status = ops->write(node->device,
+                            wi_exchange_arrival(x, node->rank, peer->node_rank),
+                            &first, sizeof first);
+        if (status == WHARF_OK)
+            status = ops->write(
                 node->device,
                 wi_exchange_readiness(x, node->rank, peer->node_rank), &first,
                 sizeof first);
     }
-    return st;
+    return status;
 }
 
 /* This rank's part, once words are taken. */
 static wharf_status prepare(wharf_exchange *x)
 {
-    wharf_status st = choose_ways(x);
-    if (st == WHARF_OK)
-        st = words_start(x);
-    if (st == WHARF_OK && x->node->backend != WHARF_BACKEND_HOST)
-        st = wi_exchange_stream_prepare(x);
-    if (st == WHARF_OK && x->group)
-        st = wi_exchange_far_prepare(x);
-    return st;
+    wharf_status status = choose_ways(x);
+    if (status == WHARF_OK)
+        status = words_start(x);
+    if (status == WHARF_OK && x->node->backend != WHARF_BACKEND_HOST)
+        status = wi_exchange_stream_prepare(x);
+    if (status == WHARF_OK && x->group)
+        status = wi_exchange_far_prepare(x);
+    return status;
 }
 
 /* ---- Creation
@@ -230,8 +230,8 @@ static wharf_status compare(wharf_exchange *x, wharf_status met,
 {
     if (!x || !x->group || (met != WHARF_OK && !wi_group_wider(x->group)))
         return met;
-    wharf_status st = wi_group_open(x->group, met, deadline);
-    return st == WHARF_OK ? wi_exchange_match(x, deadline) : st;
+    wharf_status status = wi_group_open(x->group, met, deadline);
+    return status == WHARF_OK ? wi_exchange_match(x, deadline) : status;
 }
 
 /* Words and what else a rank needs: alike on all ranks of the node. */
@@ -240,19 +240,19 @@ static wharf_status build(wharf_exchange *x, wharf_status own,
 {
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): met with OK */
     wharf_node *node = x->node;
-    wharf_status st = wi_comm_agree(node->comm, own, deadline);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_comm_agree(node->comm, own, deadline);
+    if (status != WHARF_OK)
+        return status;
     peers_find(x);
-    st = wi_pad_take(node, node->size, x->run, deadline);
-    if (st != WHARF_OK)
-        return st;
-    st = wi_comm_agree(node->comm, prepare(x), deadline);
-    if (st != WHARF_OK) {
+    status = wi_pad_take(node, node->size, x->run, deadline);
+    if (status != WHARF_OK)
+        return status;
+    status = wi_comm_agree(node->comm, prepare(x), deadline);
+    if (status != WHARF_OK) {
         wi_pad_give(node, node->size, x->run);
         wi_pad_trim(node, deadline);
     }
-    return st;
+    return status;
 }
 
 /*
@@ -265,13 +265,13 @@ static wharf_status conclude(wharf_exchange *x, wharf_status built,
 {
     wharf_node *node = x->node;
     int32_t outcome[WHARF_MAX_RANKS];
-    wharf_status st = built;
+    wharf_status status = built;
     if (x->group && wi_group_wider(x->group))
-        st = wi_group_agree(x->group, built, deadline);
+        status = wi_group_agree(x->group, built, deadline);
     if (built != WHARF_OK)
-        return st;
+        return status;
     wharf_error cause = *wi_error_record();
-    int32_t mine = st;
+    int32_t mine = status;
     wharf_status told =
         wi_comm_allgather(node->comm, &mine, sizeof mine, outcome, deadline);
     if (told != WHARF_OK) {
@@ -284,10 +284,10 @@ static wharf_status conclude(wharf_exchange *x, wharf_status built,
             x->partial = true;
         }
     /* As on the ranks that have one: numbers of objects are alike. */
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         node->serial++;
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 static bool any_wider(const wi_meeting *all, int size)
@@ -301,10 +301,10 @@ static bool any_wider(const wi_meeting *all, int size)
 static wharf_status make_plan(wharf_exchange *x, wharf_status met, bool wider,
                               wi_deadline deadline)
 {
-    wharf_status st = compare(x, met, deadline);
+    wharf_status status = compare(x, met, deadline);
     if (met == WHARF_OK)
-        st = build(x, st, deadline);
-    return wider ? conclude(x, st, deadline) : st;
+        status = build(x, status, deadline);
+    return wider ? conclude(x, status, deadline) : status;
 }
 
 /* A rank that failed before still needs a group, to tell the others. */
@@ -312,14 +312,14 @@ static wharf_status list(wharf_node *node, const wi_exchange_ask *ask,
                          wharf_status own, wharf_exchange **x)
 {
     wharf_error cause = *wi_error_record();
-    wharf_status st = exchange_new(node, ask, x);
-    if (st == WHARF_OK && ask->comm != MPI_COMM_NULL)
-        st = wi_group_new(ask->comm, node->comm, &(*x)->group);
+    wharf_status status = exchange_new(node, ask, x);
+    if (status == WHARF_OK && ask->comm != MPI_COMM_NULL)
+        status = wi_group_new(ask->comm, node->comm, &(*x)->group);
     if (own != WHARF_OK) {
         *wi_error_record() = cause;
         return own;
     }
-    return st == WHARF_OK ? wi_exchange_list(*x, ask) : st;
+    return status == WHARF_OK ? wi_exchange_list(*x, ask) : status;
 }
 
 /* A rank that could not even list its transfers comes to what the others of
@@ -348,17 +348,17 @@ wharf_status wi_exchange_make(wharf_node *node, const wi_exchange_ask *ask,
     wi_meeting mine = {.call = WI_CALL_EXCHANGE_CREATE};
     mine.status = list(node, ask, own, &x);
     mine.size = x && x->group && wi_group_wider(x->group);
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
     bool grouped = x && (x->group || ask->comm == MPI_COMM_NULL);
-    if (st == WHARF_OK || (wi_all_came(st) && grouped))
-        st = make_plan(x, st, any_wider(all, node->size), deadline);
-    else if (wi_all_came(st) && ask->comm != MPI_COMM_NULL)
-        tell_others(node, ask, st, deadline);
-    if (st != WHARF_OK) {
+    if (status == WHARF_OK || (wi_all_came(status) && grouped))
+        status = make_plan(x, status, any_wider(all, node->size), deadline);
+    else if (wi_all_came(status) && ask->comm != MPI_COMM_NULL)
+        tell_others(node, ask, status, deadline);
+    if (status != WHARF_OK) {
         wharf_error cause = *wi_error_record();
         exchange_delete(x);
         *wi_error_record() = cause;
-        return st;
+        return status;
     }
     x->serial = ++node->serial;
     x->next = node->exchanges;
@@ -375,9 +375,9 @@ wharf_status wharf_exchange_create(wharf_node *node, MPI_Comm comm, int count,
 {
     wi_exchange_ask ask = {
         .comm = comm, .count = count, .transfers = transfers};
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     wharf_status own = wi_exchange_options_read(options, &ask.options);
     if (own == WHARF_OK && !exchange)
         own = wi_fail(WHARF_EARG, "pass the address of a variable",
@@ -438,29 +438,30 @@ static wharf_status destroy_locked(wharf_exchange **out)
         mine.status = wi_signal_quiesce(node);
     wi_meeting all[WHARF_MAX_RANKS];
     /* Not all would come. What the words of such a plan say is for nobody. */
-    wharf_status st = (wharf_status)mine.status;
+    wharf_status status = (wharf_status)mine.status;
     if (!x->partial)
-        st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH || st == WHARF_ESTATE)
-        return st;
+        status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_EMISMATCH || status == WHARF_ESTATE)
+        return status;
     wharf_error cause = *wi_error_record();
     discard(x);
     *out = NULL;
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 wharf_status wharf_exchange_destroy(wharf_exchange **exchange)
 {
-    wharf_status st = wi_exchange_enter(__func__, exchange ? *exchange : NULL);
-    if (st == WHARF_OK) {
+    wharf_status status =
+        wi_exchange_enter(__func__, exchange ? *exchange : NULL);
+    if (status == WHARF_OK) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): entered */
         wharf_node *node = (*exchange)->node;
         pthread_mutex_lock(&node->collective);
-        st = destroy_locked(exchange);
+        status = destroy_locked(exchange);
         pthread_mutex_unlock(&node->collective);
     } else if (exchange) {
         *exchange = NULL;
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

@@ -30,14 +30,15 @@ static wharf_status block_read(const wharf_exchange_block *block,
                                wharf_exchange_block *known)
 {
     *known = (wharf_exchange_block)WHARF_EXCHANGE_BLOCK_INIT;
-    wharf_status st = wi_versioned_read(known, sizeof *known, block, "block");
-    if (st == WHARF_OK && known->cell == 0)
-        st = wi_fail(WHARF_EARG, "pass the bytes of one cell",
-                     "block.cell is 0");
-    if (st == WHARF_OK && known->diagonals != 0 && known->diagonals != 1)
-        st = wi_fail(WHARF_EARG, "pass 0 or 1", "block.diagonals is %d",
-                     known->diagonals);
-    return st;
+    wharf_status status =
+        wi_versioned_read(known, sizeof *known, block, "block");
+    if (status == WHARF_OK && known->cell == 0)
+        status = wi_fail(WHARF_EARG, "pass the bytes of one cell",
+                         "block.cell is 0");
+    if (status == WHARF_OK && known->diagonals != 0 && known->diagonals != 1)
+        status = wi_fail(WHARF_EARG, "pass 0 or 1", "block.diagonals is %d",
+                         known->diagonals);
+    return status;
 }
 
 static wharf_status grid_fill(const wharf_exchange_block *block, grid *g)
@@ -85,8 +86,9 @@ static wharf_status grid_make(const wi_exchange_ask *ask,
         .diagonals = block->diagonals != 0,
         .block = block,
     };
-    wharf_status st = wi_cart_dims(ask->comm, WHARF_EXCHANGE_DIMS, &g->dims);
-    return st == WHARF_OK ? grid_fill(block, g) : st;
+    wharf_status status =
+        wi_cart_dims(ask->comm, WHARF_EXCHANGE_DIMS, &g->dims);
+    return status == WHARF_OK ? grid_fill(block, g) : status;
 }
 
 /* The cells next to the neighbour, or (ghosts) those that it fills. */
@@ -142,10 +144,10 @@ static wharf_status grid_transfers(const grid *g, MPI_Comm comm,
         wharf_exchange_transfer *t = &transfers[*count];
         wharf_exchange_box *send = boxes + 2 * (size_t)*count * (size_t)g->sets;
         wharf_exchange_box *receive = send + g->sets;
-        wharf_status st =
+        wharf_status status =
             wi_cart_neighbour(comm, g->dims, direction + 3 - g->dims, &t->peer);
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
         t->send_id = direction_id(direction, 1);
         t->receive_id = direction_id(direction, -1);
         t->send = send;
@@ -172,11 +174,11 @@ static wharf_status cart_build(wi_exchange_ask *ask,
     grid g;
     if (ask->comm == MPI_COMM_NULL)
         return WHARF_OK;
-    wharf_status st = block_read(block, &known);
-    if (st == WHARF_OK)
-        st = grid_make(ask, &known, &g);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = block_read(block, &known);
+    if (status == WHARF_OK)
+        status = grid_make(ask, &known, &g);
+    if (status != WHARF_OK)
+        return status;
     b->transfers = wi_calloc(DIRECTIONS, sizeof *b->transfers);
     b->boxes = wi_calloc((size_t)g.sets * 2 * DIRECTIONS, sizeof *b->boxes);
     if (!b->transfers || !b->boxes)
@@ -220,22 +222,22 @@ static wharf_status graph_build(wi_exchange_ask *ask,
     wi_graph graph;
     if (ask->comm == MPI_COMM_NULL)
         return WHARF_OK;
-    wharf_status st = wi_graph_read(ask->comm, &graph);
-    if (st != WHARF_OK)
-        return st;
-    st = graph_check(&graph, sends, receives);
-    if (st == WHARF_OK) {
+    wharf_status status = wi_graph_read(ask->comm, &graph);
+    if (status != WHARF_OK)
+        return status;
+    status = graph_check(&graph, sends, receives);
+    if (status == WHARF_OK) {
         b->transfers = wi_calloc((size_t)graph.in + (size_t)graph.out,
                                  sizeof *b->transfers);
-        st = b->transfers ? WHARF_OK : WHARF_ENOMEM;
+        status = b->transfers ? WHARF_OK : WHARF_ENOMEM;
     }
-    for (int i = 0; st == WHARF_OK && i < graph.out; i++)
+    for (int i = 0; status == WHARF_OK && i < graph.out; i++)
         b->transfers[i] = (wharf_exchange_transfer){
             .peer = graph.destinations[i],
             .send_id = occurrence(graph.destinations, i),
             .send = sends + (size_t)i * (size_t)ask->options.sets,
         };
-    for (int i = 0; st == WHARF_OK && i < graph.in; i++)
+    for (int i = 0; status == WHARF_OK && i < graph.in; i++)
         b->transfers[graph.out + i] = (wharf_exchange_transfer){
             .peer = graph.sources[i],
             .receive_id = occurrence(graph.sources, i),
@@ -244,7 +246,7 @@ static wharf_status graph_build(wi_exchange_ask *ask,
     ask->count = graph.in + graph.out;
     ask->transfers = b->transfers;
     wi_graph_free(&graph);
-    return st;
+    return status;
 }
 
 /* ---- The calls
@@ -261,10 +263,10 @@ static wharf_status check_out(wharf_exchange *const *exchange)
 static wharf_status make(wharf_node *node, const wi_exchange_ask *ask,
                          wharf_status own, building *b, wharf_exchange **out)
 {
-    wharf_status st = wi_exchange_make(node, ask, own, out);
+    wharf_status status = wi_exchange_make(node, ask, own, out);
     wi_free(b->transfers);
     wi_free(b->boxes);
-    return wi_node_leave(node, st);
+    return wi_node_leave(node, status);
 }
 
 wharf_status wharf_exchange_create_cart(wharf_node *node, MPI_Comm comm,
@@ -274,9 +276,9 @@ wharf_status wharf_exchange_create_cart(wharf_node *node, MPI_Comm comm,
 {
     wi_exchange_ask ask = {.comm = comm};
     building b = {NULL, NULL};
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     wharf_status own = wi_exchange_options_read(options, &ask.options);
     if (own == WHARF_OK)
         own = check_out(exchange);
@@ -294,9 +296,9 @@ wharf_status wharf_exchange_create_graph(wharf_node *node, MPI_Comm comm,
     /* Alike: wharf_exchange_create_cart; the frame of a public call. */
     wi_exchange_ask ask = {.comm = comm};
     building b = {NULL, NULL};
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     wharf_status own = wi_exchange_options_read(options, &ask.options);
     if (own == WHARF_OK)
         own = check_out(exchange);

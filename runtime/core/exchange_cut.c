@@ -121,17 +121,17 @@ wharf_status wi_far_cut(wharf_exchange *x)
 {
     wi_exchange_item **order = wi_calloc((size_t)x->items, sizeof *order);
     int items = 0;
-    wharf_status st = order ? WHARF_OK : WHARF_ENOMEM;
-    for (int i = 0; st == WHARF_OK && i < x->items; i++)
+    wharf_status status = order ? WHARF_OK : WHARF_ENOMEM;
+    for (int i = 0; status == WHARF_OK && i < x->items; i++)
         if (wi_far_is(&x->item[i]))
             order[items++] = &x->item[i];
-    for (int sends = 0; sends < 2 && st == WHARF_OK; sends++) {
+    for (int sends = 0; sends < 2 && status == WHARF_OK; sends++) {
         qsort(order, (size_t)items, sizeof *order,
               sends ? by_send : by_receive);
-        for (int s = 0; s < x->sets && st == WHARF_OK; s++)
-            st = load_fill(x, s, sends, order, items,
-                           sends ? &x->far->out[s] : &x->far->in[s]);
+        for (int s = 0; s < x->sets && status == WHARF_OK; s++)
+            status = load_fill(x, s, sends, order, items,
+                               sends ? &x->far->out[s] : &x->far->in[s]);
     }
     wi_free(order);
-    return st;
+    return status;
 }

@@ -107,27 +107,27 @@ static wharf_status batch_make(const wharf_exchange *x, wi_far_load *l,
     plan.box = boxes;
     if (sends)
         plan.run[WI_COPY_RUN_SIGNALS] = (wi_copy_steps){&filled, 1};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (sends || plan.boxes)
-        st = device->ops->copy->set_make(device, &plan, &b->set);
+        status = device->ops->copy->set_make(device, &plan, &b->set);
     wi_free(boxes);
-    return st;
+    return status;
 }
 
 static wharf_status batches_make(const wharf_exchange *x, wi_far_load *l,
                                  bool sends)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     l->batch = wi_calloc((size_t)l->count, sizeof *l->batch);
     if (!l->batch)
         return WHARF_ENOMEM;
-    for (int from = 0, to; from < l->count && st == WHARF_OK; from = to) {
+    for (int from = 0, to; from < l->count && status == WHARF_OK; from = to) {
         uint64_t bytes = 0;
         for (to = from; to < l->count && bytes < STAGED_BYTES; to++)
             bytes += l->copy[to].width * l->copy[to].rows * l->copy[to].planes;
-        st = batch_make(x, l, sends, from, to);
+        status = batch_make(x, l, sends, from, to);
     }
-    return st;
+    return status;
 }
 
 static wharf_status stage_alloc(wharf_exchange *x)
@@ -146,11 +146,11 @@ static wharf_status stage_alloc(wharf_exchange *x)
     if (far->aware)
         return device->ops->local_alloc(device, bytes, (void **)&far->stage);
     uint32_t *stage;
-    wharf_status st =
+    wharf_status status =
         device->ops->report_alloc(device, bytes / sizeof *stage, &stage);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         far->stage = (char *)stage;
-    return st;
+    return status;
 }
 
 /* GPUs: everything that lies between the stream and MPI. */
@@ -160,20 +160,20 @@ static wharf_status stream_prepare(wharf_exchange *x)
     wi_device *device = x->node->device;
     far->how =
         device->desc.caps & WI_CAP_MEM_OPS ? WI_SYNC_MEM_OPS : WI_SYNC_KERNEL;
-    wharf_status st = device->ops->sync_prepare(device, far->how);
-    if (st == WHARF_OK)
-        st = device->ops->report_alloc(device, WI_FAR_WORDS * WI_FAR_LINE,
-                                       &far->words);
-    if (st == WHARF_OK)
-        st = stage_alloc(x);
-    for (int s = 0; s < x->sets && st == WHARF_OK; s++) {
+    wharf_status status = device->ops->sync_prepare(device, far->how);
+    if (status == WHARF_OK)
+        status = device->ops->report_alloc(device, WI_FAR_WORDS * WI_FAR_LINE,
+                                           &far->words);
+    if (status == WHARF_OK)
+        status = stage_alloc(x);
+    for (int s = 0; s < x->sets && status == WHARF_OK; s++) {
         load_place(far, &far->out[s], true, far->stage);
         load_place(far, &far->in[s], false, far->stage + far->stage_out);
-        st = batches_make(x, &far->out[s], true);
-        if (st == WHARF_OK)
-            st = batches_make(x, &far->in[s], false);
+        status = batches_make(x, &far->out[s], true);
+        if (status == WHARF_OK)
+            status = batches_make(x, &far->in[s], false);
     }
-    return st;
+    return status;
 }
 
 /* ---- Life
@@ -231,10 +231,10 @@ wharf_status wi_exchange_far_prepare(wharf_exchange *x)
     if (far->piece == 0)
         far->piece = x->all_direct ? WI_REMOTE_MOST : STAGED_BYTES;
     far->words = far->host ? far->own_words : NULL;
-    wharf_status st = wi_far_cut(x);
-    if (st == WHARF_OK && !far->host)
-        st = stream_prepare(x);
-    return st == WHARF_OK ? remote_make(x) : st;
+    wharf_status status = wi_far_cut(x);
+    if (status == WHARF_OK && !far->host)
+        status = stream_prepare(x);
+    return status == WHARF_OK ? remote_make(x) : status;
 }
 
 static void load_drop(const wharf_exchange *x, wi_far_load *l)
@@ -305,11 +305,12 @@ static wharf_status launch(const wharf_exchange *x, const wi_far_batch *b,
 static wharf_status fill(wharf_exchange *x, wharf_stream stream)
 {
     const wi_far_load *out = &x->far->out[wi_exchange_set(x)];
-    wharf_status st =
+    wharf_status status =
         step(x, stream, WI_SYNC_WRITE, WI_FAR_BEGUN, (uint32_t)x->round + 1);
-    for (int b = 0; b < out->batches && st == WHARF_OK; b++)
-        st = launch(x, &out->batch[b], WI_COPY_PUT | WI_COPY_SIGNAL, stream);
-    return st;
+    for (int b = 0; b < out->batches && status == WHARF_OK; b++)
+        status =
+            launch(x, &out->batch[b], WI_COPY_PUT | WI_COPY_SIGNAL, stream);
+    return status;
 }
 
 static wharf_status empty(wharf_exchange *x, wharf_stream stream)
@@ -317,17 +318,17 @@ static wharf_status empty(wharf_exchange *x, wharf_stream stream)
     wi_exchange_far *far = x->far;
     const wi_far_load *out = &far->out[wi_exchange_set(x)];
     const wi_far_load *in = &far->in[wi_exchange_set(x)];
-    wharf_status st = WHARF_OK;
-    for (int b = 0; b < in->batches && st == WHARF_OK; b++) {
-        st = step(x, stream, WI_SYNC_WAIT, WI_FAR_ARRIVED,
-                  far->base_in + (uint32_t)in->batch[b].end);
-        if (st == WHARF_OK)
-            st = launch(x, &in->batch[b], WI_COPY_PUT, stream);
+    wharf_status status = WHARF_OK;
+    for (int b = 0; b < in->batches && status == WHARF_OK; b++) {
+        status = step(x, stream, WI_SYNC_WAIT, WI_FAR_ARRIVED,
+                      far->base_in + (uint32_t)in->batch[b].end);
+        if (status == WHARF_OK)
+            status = launch(x, &in->batch[b], WI_COPY_PUT, stream);
     }
-    if (st == WHARF_OK && out->count)
-        st = step(x, stream, WI_SYNC_WAIT, WI_FAR_SENT,
-                  far->base_out + (uint32_t)out->count);
-    return st;
+    if (status == WHARF_OK && out->count)
+        status = step(x, stream, WI_SYNC_WAIT, WI_FAR_SENT,
+                      far->base_out + (uint32_t)out->count);
+    return status;
 }
 
 wharf_status wi_exchange_far_start(wharf_exchange *x, wharf_stream stream)
@@ -336,29 +337,29 @@ wharf_status wi_exchange_far_start(wharf_exchange *x, wharf_stream stream)
     if (!far)
         return WHARF_OK;
     far->enqueued = false;
-    wharf_status st = far->host ? WHARF_OK : fill(x, stream);
-    return st == WHARF_OK ? wi_remote_start(far->remote) : st;
+    wharf_status status = far->host ? WHARF_OK : fill(x, stream);
+    return status == WHARF_OK ? wi_remote_start(far->remote) : status;
 }
 
 wharf_status wi_exchange_far_finish(wharf_exchange *x, wharf_stream stream,
                                     wi_deadline deadline)
 {
     wi_exchange_far *far = x->far;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     bool busy;
     if (!far)
         return WHARF_OK;
     if (!far->host && !far->enqueued) {
-        st = empty(x, stream);
-        if (st != WHARF_OK)
-            return st;
+        status = empty(x, stream);
+        if (status != WHARF_OK)
+            return status;
         far->enqueued = true;
     }
-    st = far->host || !wi_remote_threaded(far->remote)
-             ? wi_remote_wait(far->remote, deadline)
-             : wi_remote_move(far->remote, &busy);
-    if (st != WHARF_OK)
-        return st;
+    status = far->host || !wi_remote_threaded(far->remote)
+                 ? wi_remote_wait(far->remote, deadline)
+                 : wi_remote_move(far->remote, &busy);
+    if (status != WHARF_OK)
+        return status;
     far->base_out += (uint32_t)far->out[wi_exchange_set(x)].count;
     far->base_in += (uint32_t)far->in[wi_exchange_set(x)].count;
     return WHARF_OK;

@@ -56,15 +56,16 @@ static wharf_status hold(wharf_exchange *x, const uint32_t *word, int node_rank,
     while (!has_come(&a)) {
         wi_deadline until = deadline;
         bool moves = false;
-        wharf_status st = wi_exchange_far_move(x, &moves);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_exchange_far_move(x, &moves);
+        if (status != WHARF_OK)
+            return status;
         if (moves)
             until = wi_deadline_in_ms(1);
-        st = wi_comm_wait(x->node->comm, node_rank, word, has_come, &a, until);
-        if (st != WHARF_OK && st != WHARF_ETIMEDOUT)
-            return st;
-        if (st == WHARF_ETIMEDOUT && wi_deadline_run_out(deadline))
+        status =
+            wi_comm_wait(x->node->comm, node_rank, word, has_come, &a, until);
+        if (status != WHARF_OK && status != WHARF_ETIMEDOUT)
+            return status;
+        if (status == WHARF_ETIMEDOUT && wi_deadline_run_out(deadline))
             return overdue(x, node_rank, what);
         /* That MPI had its turn is no failure. */
         *wi_error_record() = kept;
@@ -157,19 +158,21 @@ wharf_status wi_exchange_host_finish(wharf_exchange *x)
     int me = x->node->rank;
     wi_exchange_peer *late;
     while ((late = put_all(x)) != NULL) {
-        wharf_status st = hold(x, wi_exchange_readiness(x, me, late->node_rank),
-                               late->node_rank, "start", deadline);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status =
+            hold(x, wi_exchange_readiness(x, me, late->node_rank),
+                 late->node_rank, "start", deadline);
+        if (status != WHARF_OK)
+            return status;
     }
     for (int p = 0; p < x->peers; p++) {
         wi_exchange_peer *peer = &x->peer[p];
         if (peer->came || !peer->receives)
             continue;
-        wharf_status st = hold(x, wi_exchange_arrival(x, me, peer->node_rank),
-                               peer->node_rank, "put its boxes of", deadline);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status =
+            hold(x, wi_exchange_arrival(x, me, peer->node_rank),
+                 peer->node_rank, "put its boxes of", deadline);
+        if (status != WHARF_OK)
+            return status;
         peer->came = true;
     }
     return wi_exchange_far_finish(x, NULL, deadline);

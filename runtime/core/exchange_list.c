@@ -29,10 +29,10 @@ wharf_status wi_exchange_options_read(const wharf_exchange_options *options,
     *known = (wharf_exchange_options)WHARF_EXCHANGE_OPTIONS_INIT;
     if (!options)
         return WHARF_OK;
-    wharf_status st =
+    wharf_status status =
         wi_versioned_read(known, sizeof *known, options, "options");
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if (known->sets < 1 || known->sets > WHARF_MAX_EXCHANGE_SETS)
         return wi_fail(WHARF_EARG, "pass 1 to WHARF_MAX_EXCHANGE_SETS",
                        "options.sets is %d, not in 1 to %d", known->sets,
@@ -92,19 +92,19 @@ static wharf_status check_buffer(const wharf_exchange *x,
     char what[64];
     snprintf(what, sizeof what, "buffer of transfer %d, %s, set %d",
              at->transfer, at->side, at->set);
-    wharf_status st = wi_handle_check(buffer, WI_HANDLE_BUFFER, what);
-    if (st == WHARF_OK && buffer->node != x->node)
-        st = wi_fail(WHARF_ESTATE, "pass a buffer of the exchange's node",
-                     "the %s belongs to another node object", what);
+    wharf_status status = wi_handle_check(buffer, WI_HANDLE_BUFFER, what);
+    if (status == WHARF_OK && buffer->node != x->node)
+        status = wi_fail(WHARF_ESTATE, "pass a buffer of the exchange's node",
+                         "the %s belongs to another node object", what);
     /* Others put into the mirror, which the caller does not read. */
-    if (st == WHARF_OK && strcmp(at->side, "receive") == 0 &&
+    if (status == WHARF_OK && strcmp(at->side, "receive") == 0 &&
         wi_existing_is_mirror(buffer->mapping, x->node->rank))
-        st = wi_fail(WHARF_EUNSUPPORTED,
-                     "receive into a buffer of wharf_buffer_attach",
-                     "the %s is mirrored: what others send would not arrive in "
-                     "the caller's memory",
-                     what);
-    return st;
+        status = wi_fail(
+            WHARF_EUNSUPPORTED, "receive into a buffer of wharf_buffer_attach",
+            "the %s is mirrored: what others send would not arrive in "
+            "the caller's memory",
+            what);
+    return status;
 }
 
 /* Rows, planes and pitches of a box that has no gaps there. */
@@ -133,13 +133,13 @@ static wharf_status read_box(wharf_exchange *x, const wharf_exchange_box *box,
 {
     if (!box || !box->size[0] || !box->size[1] || !box->size[2])
         return WHARF_OK;
-    wharf_status st = check_buffer(x, box->buffer, at);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = check_buffer(x, box->buffer, at);
+    if (status != WHARF_OK)
+        return status;
     wi_exchange_half half = half_of(box);
-    st = check_shape(box, &half, at);
-    if (st != WHARF_OK)
-        return st;
+    status = check_shape(box, &half, at);
+    if (status != WHARF_OK)
+        return status;
     uint64_t end = half.offset + wi_exchange_span(&half);
     uint64_t size = box->buffer->mapping->sizes[x->node->rank];
     if (end > size)
@@ -194,15 +194,16 @@ static wharf_status read_transfer(wharf_exchange *x,
                        t->send_id, t->receive_id);
     if (!x->node->settings.exchange_remote)
         item->node_rank = wi_group_node_rank(x->group, t->peer);
-    wharf_status st = WHARF_OK;
-    for (int s = 0; s < x->sets && st == WHARF_OK; s++) {
+    wharf_status status = WHARF_OK;
+    for (int s = 0; s < x->sets && status == WHARF_OK; s++) {
         place sends = {index, s, "send"}, receives = {index, s, "receive"};
-        st = read_box(x, t->send ? &t->send[s] : NULL, &sends, &item->send[s]);
-        if (st == WHARF_OK)
-            st = read_box(x, t->receive ? &t->receive[s] : NULL, &receives,
-                          &item->receive[s]);
+        status =
+            read_box(x, t->send ? &t->send[s] : NULL, &sends, &item->send[s]);
+        if (status == WHARF_OK)
+            status = read_box(x, t->receive ? &t->receive[s] : NULL, &receives,
+                              &item->receive[s]);
     }
-    return st == WHARF_OK ? check_writable(x, t, item, index) : st;
+    return status == WHARF_OK ? check_writable(x, t, item, index) : status;
 }
 
 /* ---- All transfers together
@@ -253,15 +254,15 @@ static wharf_status check_overlap(const wharf_exchange *x, int one, int other)
  * thousands take a moment, once. */
 static wharf_status check_together(const wharf_exchange *x)
 {
-    wharf_status st = WHARF_OK;
-    for (int i = 0; i < x->items && st == WHARF_OK; i++)
-        for (int k = 0; k < x->items && st == WHARF_OK; k++) {
+    wharf_status status = WHARF_OK;
+    for (int i = 0; i < x->items && status == WHARF_OK; i++)
+        for (int k = 0; k < x->items && status == WHARF_OK; k++) {
             if (i < k)
-                st = check_ids(x, i, k);
-            if (st == WHARF_OK)
-                st = check_overlap(x, i, k);
+                status = check_ids(x, i, k);
+            if (status == WHARF_OK)
+                status = check_overlap(x, i, k);
         }
-    return st;
+    return status;
 }
 
 /* ---- The list
@@ -305,12 +306,12 @@ static wharf_status list_alloc(wharf_exchange *x)
 
 wharf_status wi_exchange_list(wharf_exchange *x, const wi_exchange_ask *ask)
 {
-    wharf_status st = check_count(x, ask);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = check_count(x, ask);
+    if (status != WHARF_OK)
+        return status;
     x->items = ask->count;
-    st = list_alloc(x);
-    for (int i = 0; i < x->items && st == WHARF_OK; i++)
-        st = read_transfer(x, &ask->transfers[i], i, &x->item[i]);
-    return st == WHARF_OK ? check_together(x) : st;
+    status = list_alloc(x);
+    for (int i = 0; i < x->items && status == WHARF_OK; i++)
+        status = read_transfer(x, &ask->transfers[i], i, &x->item[i]);
+    return status == WHARF_OK ? check_together(x) : status;
 }

@@ -99,17 +99,18 @@ static wharf_status greet(wharf_exchange *x, wi_deadline deadline)
         .direct = wi_exchange_far_direct(x, reason),
     };
     greeting *all = wi_calloc((size_t)wi_group_size(x->group), sizeof *all);
-    wharf_status st =
+    wharf_status status =
         wi_group_agree(x->group, all ? WHARF_OK : WHARF_ENOMEM, deadline);
-    if (st == WHARF_OK)
-        st = wi_group_allgather(x->group, &mine, sizeof mine, all, deadline);
-    if (st == WHARF_OK)
-        st = compare_greetings(x, all);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status =
+            wi_group_allgather(x->group, &mine, sizeof mine, all, deadline);
+    if (status == WHARF_OK)
+        status = compare_greetings(x, all);
+    if (status == WHARF_OK)
         greetings_use(x, all);
     if (!wi_group_stuck(x->group))
         wi_free(all);
-    return st;
+    return status;
 }
 
 /* ---- Cards
@@ -309,20 +310,20 @@ static wharf_status place(const matching *m, wi_exchange_item *item, bool sends,
                           const counterpart *other)
 {
     wharf_exchange *x = m->x;
-    wharf_status st = WHARF_OK;
-    for (int s = 0; s < x->sets && st == WHARF_OK; s++) {
+    wharf_status status = WHARF_OK;
+    for (int s = 0; s < x->sets && status == WHARF_OK; s++) {
         wi_copy_box *box = sends ? &item->out[s] : &item->in[s];
         char *mine = NULL, *theirs = NULL;
         if (!box->width)
             continue;
-        st = locate(x, sends ? &item->send[s] : &item->receive[s],
-                    x->node->rank, &mine);
-        if (st == WHARF_OK && sends && item->node_rank >= 0)
-            st = locate(x, &other->receive[s], item->node_rank, &theirs);
+        status = locate(x, sends ? &item->send[s] : &item->receive[s],
+                        x->node->rank, &mine);
+        if (status == WHARF_OK && sends && item->node_rank >= 0)
+            status = locate(x, &other->receive[s], item->node_rank, &theirs);
         box->from = sends ? mine : NULL;
         box->to = sends ? theirs : mine;
     }
-    return st;
+    return status;
 }
 
 static wharf_status match_side(const matching *m, wi_exchange_item *item,
@@ -340,8 +341,8 @@ static wharf_status match_side(const matching *m, wi_exchange_item *item,
         if (!same ||
             !wi_exchange_any(sends ? other.receive : other.send, x->sets))
             continue;
-        wharf_status st = fit(m, item, sends, &other);
-        return st == WHARF_OK ? place(m, item, sends, &other) : st;
+        wharf_status status = fit(m, item, sends, &other);
+        return status == WHARF_OK ? place(m, item, sends, &other) : status;
     }
     return missing(m, item, sends);
 }
@@ -351,31 +352,31 @@ static wharf_status match_all(const matching *m)
     wharf_exchange *x = m->x;
     /* Each side names one buffer of the caller's and one of a peer's. */
     x->use = wi_calloc(4 * (size_t)x->items * (size_t)x->sets, sizeof *x->use);
-    wharf_status st = x->use ? WHARF_OK : WHARF_ENOMEM;
-    for (int i = 0; i < x->items && st == WHARF_OK; i++) {
-        st = match_side(m, &x->item[i], true);
-        if (st == WHARF_OK)
-            st = match_side(m, &x->item[i], false);
+    wharf_status status = x->use ? WHARF_OK : WHARF_ENOMEM;
+    for (int i = 0; i < x->items && status == WHARF_OK; i++) {
+        status = match_side(m, &x->item[i], true);
+        if (status == WHARF_OK)
+            status = match_side(m, &x->item[i], false);
     }
-    return st;
+    return status;
 }
 
 wharf_status wi_exchange_match(wharf_exchange *x, wi_deadline deadline)
 {
     matching m;
-    wharf_status st = greet(x, deadline);
-    if (st != WHARF_OK)
-        return st;
-    st = wi_group_agree(x->group, matching_begin(x, &m), deadline);
-    if (st == WHARF_OK) {
+    wharf_status status = greet(x, deadline);
+    if (status != WHARF_OK)
+        return status;
+    status = wi_group_agree(x->group, matching_begin(x, &m), deadline);
+    if (status == WHARF_OK) {
         cards_write(&m);
-        st = wi_group_alltoall(x->group, m.bytes_to, m.out, m.bytes_from, &m.in,
-                               deadline);
+        status = wi_group_alltoall(x->group, m.bytes_to, m.out, m.bytes_from,
+                                   &m.in, deadline);
     }
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         cards_find(&m);
-        st = wi_group_agree(x->group, match_all(&m), deadline);
+        status = wi_group_agree(x->group, match_all(&m), deadline);
     }
     matching_end(&m);
-    return st;
+    return status;
 }

@@ -11,10 +11,10 @@
 wharf_status wi_exchange_enter(const char *call, const wharf_exchange *x)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(x, WI_HANDLE_EXCHANGE, "exchange");
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_check(x, WI_HANDLE_EXCHANGE, "exchange");
+    if (status == WHARF_OK)
         wi_call_set_rank(x->node->rank);
-    return st;
+    return status;
 }
 
 static const wi_exchange_peer *peer_of(const wharf_exchange *x, int node_rank)
@@ -80,10 +80,10 @@ static wharf_status fill(const wharf_exchange *x, int index,
     }
     if (item->node_rank >= 0) {
         wharf_link link = {.struct_size = sizeof link};
-        wharf_status st =
+        wharf_status status =
             wharf_node_link(x->node, x->node->rank, item->node_rank, &link);
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
         info->path = link.path;
         fill_local(x, item, info);
     } else if (item->peer == MPI_PROC_NULL) {
@@ -100,25 +100,25 @@ wharf_status wharf_exchange_info_get(const wharf_exchange *exchange, int index,
                                      wharf_exchange_info *info)
 {
     wharf_exchange_info found = {.struct_size = sizeof found};
-    wharf_status st = wi_exchange_enter(__func__, exchange);
-    if (st == WHARF_OK && (index < 0 || index >= exchange->items))
-        st = wi_fail(WHARF_EARG, "pass 0 to transfers - 1",
-                     "index is %d, the exchange has %d transfers here", index,
-                     exchange->items);
-    if (st == WHARF_OK)
-        st = fill(exchange, index, &found);
-    if (st == WHARF_OK)
-        st = wi_versioned_write(info, &found, sizeof found, "info");
-    return wi_call_end(st);
+    wharf_status status = wi_exchange_enter(__func__, exchange);
+    if (status == WHARF_OK && (index < 0 || index >= exchange->items))
+        status = wi_fail(WHARF_EARG, "pass 0 to transfers - 1",
+                         "index is %d, the exchange has %d transfers here",
+                         index, exchange->items);
+    if (status == WHARF_OK)
+        status = fill(exchange, index, &found);
+    if (status == WHARF_OK)
+        status = wi_versioned_write(info, &found, sizeof found, "info");
+    return wi_call_end(status);
 }
 
 wharf_status wharf_exchange_plan_get(const wharf_exchange *exchange,
                                      wharf_exchange_plan *plan)
 {
     wharf_exchange_plan found = {.struct_size = sizeof found};
-    wharf_status st = wi_exchange_enter(__func__, exchange);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_exchange_enter(__func__, exchange);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     found.transfers = exchange->items;
     found.sets = exchange->sets;
     found.next_set = (int)((exchange->round + (uint64_t)exchange->started) %

@@ -30,9 +30,9 @@ static wharf_status check_buffers(const wharf_exchange *x)
 {
     for (int u = 0; u < x->uses; u++) {
         const wi_exchange_use *use = &x->use[u];
-        wharf_status st =
+        wharf_status status =
             wi_handle_check(use->buffer, WI_HANDLE_BUFFER, "buffer");
-        if (st != WHARF_OK || use->buffer->serial != use->serial)
+        if (status != WHARF_OK || use->buffer->serial != use->serial)
             return wi_fail(WHARF_ESTATE,
                            "destroy the exchange before its buffers",
                            "buffer %llu of the exchange was detached",
@@ -47,21 +47,21 @@ static wharf_status check_capture(const wharf_exchange *x, wharf_stream stream)
     bool capturing;
     if (!wi_exchange_stream_limited(x))
         return WHARF_OK;
-    wharf_status st = device->ops->capturing(device, stream, &capturing);
-    if (st != WHARF_OK || !capturing)
-        return st;
+    wharf_status status = device->ops->capturing(device, stream, &capturing);
+    if (status != WHARF_OK || !capturing)
+        return status;
     return wi_exchange_stream_capturable(x);
 }
 
 static wharf_status check_all(const wharf_exchange *x, wharf_stream stream,
                               bool started)
 {
-    wharf_status st = check_stream(x, stream);
-    if (st == WHARF_OK)
-        st = check_state(x, started);
-    if (st == WHARF_OK && !started)
-        st = check_buffers(x);
-    return st == WHARF_OK ? check_capture(x, stream) : st;
+    wharf_status status = check_stream(x, stream);
+    if (status == WHARF_OK)
+        status = check_state(x, started);
+    if (status == WHARF_OK && !started)
+        status = check_buffers(x);
+    return status == WHARF_OK ? check_capture(x, stream) : status;
 }
 
 /* ---- Rounds
@@ -77,20 +77,20 @@ static wharf_status start(wharf_exchange *x, wharf_stream stream)
 {
     x->started = true;
     x->waited = false;
-    wharf_status st = wi_exchange_far_start(x, stream);
-    if (st == WHARF_OK)
-        st = on_host(x) ? wi_exchange_host_start(x)
-                        : wi_exchange_stream_start(x, stream);
-    x->broken = st != WHARF_OK;
-    return st;
+    wharf_status status = wi_exchange_far_start(x, stream);
+    if (status == WHARF_OK)
+        status = on_host(x) ? wi_exchange_host_start(x)
+                            : wi_exchange_stream_start(x, stream);
+    x->broken = status != WHARF_OK;
+    return status;
 }
 
 static wharf_status finish_stream(wharf_exchange *x, wharf_stream stream)
 {
     if (!x->waited) {
-        wharf_status st = wi_exchange_stream_finish(x, stream);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_exchange_stream_finish(x, stream);
+        if (status != WHARF_OK)
+            return status;
         x->waited = true;
     }
     return wi_exchange_far_finish(x, stream, wi_node_deadline(x->node));
@@ -98,11 +98,11 @@ static wharf_status finish_stream(wharf_exchange *x, wharf_stream stream)
 
 static wharf_status finish(wharf_exchange *x, wharf_stream stream)
 {
-    wharf_status st =
+    wharf_status status =
         on_host(x) ? wi_exchange_host_finish(x) : finish_stream(x, stream);
-    x->broken = st != WHARF_OK;
-    if (st != WHARF_OK)
-        return st;
+    x->broken = status != WHARF_OK;
+    if (status != WHARF_OK)
+        return status;
     x->started = false;
     x->round++;
     return WHARF_OK;
@@ -110,39 +110,39 @@ static wharf_status finish(wharf_exchange *x, wharf_stream stream)
 
 wharf_status wharf_exchange_start(wharf_exchange *exchange, wharf_stream stream)
 {
-    wharf_status st = wi_exchange_enter(__func__, exchange);
-    if (st == WHARF_OK)
-        st = check_all(exchange, stream, false);
-    if (st == WHARF_OK)
-        st = start(exchange, stream);
-    return wi_call_end(st);
+    wharf_status status = wi_exchange_enter(__func__, exchange);
+    if (status == WHARF_OK)
+        status = check_all(exchange, stream, false);
+    if (status == WHARF_OK)
+        status = start(exchange, stream);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_exchange_finish(wharf_exchange *exchange,
                                    wharf_stream stream)
 {
-    wharf_status st = wi_exchange_enter(__func__, exchange);
-    if (st == WHARF_OK)
-        st = check_all(exchange, stream, true);
-    if (st == WHARF_OK)
-        st = finish(exchange, stream);
-    return wi_call_end(st);
+    wharf_status status = wi_exchange_enter(__func__, exchange);
+    if (status == WHARF_OK)
+        status = check_all(exchange, stream, true);
+    if (status == WHARF_OK)
+        status = finish(exchange, stream);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_exchange_run(wharf_exchange *exchange, wharf_stream stream)
 {
-    wharf_status st = wi_exchange_enter(__func__, exchange);
-    if (st == WHARF_OK)
-        st = check_all(exchange, stream, false);
-    if (st == WHARF_OK && !on_host(exchange) && !exchange->far) {
-        st = wi_exchange_stream_run(exchange, stream);
-        if (st == WHARF_OK)
+    wharf_status status = wi_exchange_enter(__func__, exchange);
+    if (status == WHARF_OK)
+        status = check_all(exchange, stream, false);
+    if (status == WHARF_OK && !on_host(exchange) && !exchange->far) {
+        status = wi_exchange_stream_run(exchange, stream);
+        if (status == WHARF_OK)
             exchange->round++;
-        return wi_call_end(st);
+        return wi_call_end(status);
     }
-    if (st == WHARF_OK)
-        st = start(exchange, stream);
-    if (st == WHARF_OK)
-        st = finish(exchange, stream);
-    return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = start(exchange, stream);
+    if (status == WHARF_OK)
+        status = finish(exchange, stream);
+    return wi_call_end(status);
 }

@@ -229,7 +229,7 @@ static wharf_status launch_make(const wharf_exchange *x, const steps *all,
     wi_copy_plan plan = {.boxes = 0};
     wi_copy_box *small = wi_calloc((size_t)x->items, sizeof *small);
     l->large = wi_calloc((size_t)x->items, sizeof *l->large);
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     if (small && l->large) {
         plan.box = small;
         plan.boxes = set >= 0 ? boxes_sort(x, set, small, l) : 0;
@@ -238,12 +238,12 @@ static wharf_status launch_make(const wharf_exchange *x, const steps *all,
             plan.run[run] = (wi_copy_steps){all->run[run], all->count[run]};
             l->flags |= all->count[run] ? flag[run] : 0;
         }
-        st = WHARF_OK;
+        status = WHARF_OK;
         if (l->flags)
-            st = device->ops->copy->set_make(device, &plan, &l->set);
+            status = device->ops->copy->set_make(device, &plan, &l->set);
     }
     wi_free(small);
-    return st;
+    return status;
 }
 
 static void launch_drop(const wharf_exchange *x, launch *l)
@@ -256,18 +256,18 @@ static void launch_drop(const wharf_exchange *x, launch *l)
 static wharf_status launches_make(wharf_exchange *x, wi_exchange_stream *s)
 {
     steps all;
-    wharf_status st = steps_alloc(x, &all);
-    if (st == WHARF_OK)
+    wharf_status status = steps_alloc(x, &all);
+    if (status == WHARF_OK)
         steps_fill(x, s, &all);
-    for (int set = 0; set < x->sets && st == WHARF_OK; set++)
-        st = launch_make(x, &all, set, &s->launch[set]);
-    if (st == WHARF_OK) {
+    for (int set = 0; set < x->sets && status == WHARF_OK; set++)
+        status = launch_make(x, &all, set, &s->launch[set]);
+    if (status == WHARF_OK) {
         memset(all.count, 0, sizeof all.count);
         ready_fill(x, s, true, &all, &s->first_ready);
-        st = launch_make(x, &all, -1, &s->first);
+        status = launch_make(x, &all, -1, &s->first);
     }
     steps_free(&all);
-    return st;
+    return status;
 }
 
 wharf_status wi_exchange_stream_prepare(wharf_exchange *x)
@@ -277,13 +277,13 @@ wharf_status wi_exchange_stream_prepare(wharf_exchange *x)
     if (!WI_NEW(s))
         return WHARF_ENOMEM;
     x->stream = s;
-    wharf_status st = outside_alloc(x, s);
-    if (st == WHARF_OK)
-        st = launches_make(x, s);
-    if (st == WHARF_OK &&
+    wharf_status status = outside_alloc(x, s);
+    if (status == WHARF_OK)
+        status = launches_make(x, s);
+    if (status == WHARF_OK &&
         s->ready.count + s->arrived.count + s->first_ready.count)
-        st = device->ops->sync_prepare(device, s->how);
-    return st;
+        status = device->ops->sync_prepare(device, s->how);
+    return status;
 }
 
 void wi_exchange_stream_drop(wharf_exchange *x)
@@ -340,11 +340,11 @@ static wharf_status do_large(const wharf_exchange *x, const launch *l,
                              wharf_stream stream)
 {
     wi_device *device = x->node->device;
-    wharf_status st = WHARF_OK;
-    for (int i = 0; i < l->larges && st == WHARF_OK; i++)
-        st = device->ops->copy->copy(device, stream, WI_COPY_BY_ENGINE,
-                                     &l->large[i]);
-    return st;
+    wharf_status status = WHARF_OK;
+    for (int i = 0; i < l->larges && status == WHARF_OK; i++)
+        status = device->ops->copy->copy(device, stream, WI_COPY_BY_ENGINE,
+                                         &l->large[i]);
+    return status;
 }
 
 /* Handshakes. Whatever makes others ready is enqueued before anything that
@@ -355,23 +355,23 @@ static wharf_status greet(const wharf_exchange *x, const launch *l,
     wi_exchange_stream *s = x->stream;
     outside *first = &s->first_ready;
     bool once = x->round == 0;
-    wharf_status st = do_launch(x, l, WI_COPY_READY_SIGNAL, stream);
+    wharf_status status = do_launch(x, l, WI_COPY_READY_SIGNAL, stream);
     *flags &= ~WI_COPY_READY_SIGNAL;
-    if (st == WHARF_OK && once)
-        st = do_launch(x, &s->first, WI_COPY_READY_SIGNAL, stream);
-    if (st == WHARF_OK && once)
-        st = do_steps(x, first, 0, first->signals, stream);
-    if (st == WHARF_OK)
-        st = do_all(x, &s->ready, stream);
-    if (st == WHARF_OK && once)
-        st = do_steps(x, first, first->signals, first->count, stream);
-    if (st == WHARF_OK && once)
-        st = do_launch(x, &s->first, WI_COPY_READY_WAIT, stream);
-    if (st == WHARF_OK && l->larges) {
-        st = do_launch(x, l, WI_COPY_READY_WAIT, stream);
+    if (status == WHARF_OK && once)
+        status = do_launch(x, &s->first, WI_COPY_READY_SIGNAL, stream);
+    if (status == WHARF_OK && once)
+        status = do_steps(x, first, 0, first->signals, stream);
+    if (status == WHARF_OK)
+        status = do_all(x, &s->ready, stream);
+    if (status == WHARF_OK && once)
+        status = do_steps(x, first, first->signals, first->count, stream);
+    if (status == WHARF_OK && once)
+        status = do_launch(x, &s->first, WI_COPY_READY_WAIT, stream);
+    if (status == WHARF_OK && l->larges) {
+        status = do_launch(x, l, WI_COPY_READY_WAIT, stream);
         *flags &= ~WI_COPY_READY_WAIT;
     }
-    return st;
+    return status;
 }
 
 /* `more`: phases after the start's that the set's launch may do as well. */
@@ -381,32 +381,32 @@ static wharf_status put_all(const wharf_exchange *x, uint32_t more,
     wi_exchange_stream *s = x->stream;
     const launch *l = &s->launch[wi_exchange_set(x)];
     uint32_t flags = START_FLAGS | more;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (x->round == 0 || s->ready.count || l->larges)
-        st = greet(x, l, &flags, stream);
-    if (st == WHARF_OK)
-        st = do_large(x, l, stream);
-    return st == WHARF_OK ? do_launch(x, l, flags, stream) : st;
+        status = greet(x, l, &flags, stream);
+    if (status == WHARF_OK)
+        status = do_large(x, l, stream);
+    return status == WHARF_OK ? do_launch(x, l, flags, stream) : status;
 }
 
 wharf_status wi_exchange_stream_start(wharf_exchange *x, wharf_stream stream)
 {
     outside *arrived = &x->stream->arrived;
-    wharf_status st = put_all(x, 0, stream);
-    if (st == WHARF_OK)
-        st = do_steps(x, arrived, 0, arrived->signals, stream);
-    return st;
+    wharf_status status = put_all(x, 0, stream);
+    if (status == WHARF_OK)
+        status = do_steps(x, arrived, 0, arrived->signals, stream);
+    return status;
 }
 
 wharf_status wi_exchange_stream_finish(wharf_exchange *x, wharf_stream stream)
 {
     wi_exchange_stream *s = x->stream;
     outside *arrived = &s->arrived;
-    wharf_status st =
+    wharf_status status =
         do_launch(x, &s->launch[wi_exchange_set(x)], WI_COPY_WAIT, stream);
-    if (st == WHARF_OK)
-        st = do_steps(x, arrived, arrived->signals, arrived->count, stream);
-    return st;
+    if (status == WHARF_OK)
+        status = do_steps(x, arrived, arrived->signals, arrived->count, stream);
+    return status;
 }
 
 /* One launch must not wait before the signals that are outside of it. */
@@ -414,12 +414,13 @@ wharf_status wi_exchange_stream_run(wharf_exchange *x, wharf_stream stream)
 {
     wi_exchange_stream *s = x->stream;
     uint32_t more = s->arrived.signals ? 0 : WI_COPY_WAIT;
-    wharf_status st = put_all(x, more, stream);
-    if (st == WHARF_OK)
-        st = do_all(x, &s->arrived, stream);
-    if (st == WHARF_OK && !more)
-        st = do_launch(x, &s->launch[wi_exchange_set(x)], WI_COPY_WAIT, stream);
-    return st;
+    wharf_status status = put_all(x, more, stream);
+    if (status == WHARF_OK)
+        status = do_all(x, &s->arrived, stream);
+    if (status == WHARF_OK && !more)
+        status =
+            do_launch(x, &s->launch[wi_exchange_set(x)], WI_COPY_WAIT, stream);
+    return status;
 }
 
 bool wi_exchange_stream_limited(const wharf_exchange *x)

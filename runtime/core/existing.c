@@ -45,12 +45,12 @@ wharf_status wi_existing_new(wharf_node *node, wi_mapping **mapping)
     m->node = node;
     m->way = &node->device_way[node->device_first];
     m->first_slot = -1;
-    wharf_status st = new_parts(m, (size_t)node->size);
-    for (int r = 0; r < node->size && st == WHARF_OK; r++)
-        st = wi_handle_add(&m->events[r], WI_HANDLE_EVENT);
-    if (st != WHARF_OK) {
+    wharf_status status = new_parts(m, (size_t)node->size);
+    for (int r = 0; r < node->size && status == WHARF_OK; r++)
+        status = wi_handle_add(&m->events[r], WI_HANDLE_EVENT);
+    if (status != WHARF_OK) {
         wi_mapping_delete(m);
-        return st;
+        return status;
     }
     *mapping = m;
     return WHARF_OK;

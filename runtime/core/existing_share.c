@@ -43,10 +43,10 @@ typedef struct share {
     wharf_error record;
 } share;
 
-static void note_failure(share *s, wharf_status st)
+static void note_failure(share *s, wharf_status status)
 {
-    if (st != WHARF_OK && s->status == WHARF_OK) {
-        s->status = st;
+    if (status != WHARF_OK && s->status == WHARF_OK) {
+        s->status = status;
         s->record = *wi_error_record();
     }
 }
@@ -77,10 +77,10 @@ static wharf_status mirror_map(share *s, int block, wi_access access,
     wi_mapping *m = s->mapping;
     wi_device *device = s->node->device;
     wi_range *range = &m->existing->range[block];
-    wharf_status st = s->host->reserve(
+    wharf_status status = s->host->reserve(
         device, NULL, mirror_bytes(s, m->layout.block[block].owner), range);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     return s->host->map(device, m->block[block], range, 0, access, pointer);
 }
 
@@ -94,17 +94,17 @@ static wharf_status mirror_make(share *s)
         return wi_fail(
             WHARF_EUNSUPPORTED, "see wharf-info for what is possible",
             "a mirror needs shared host memory: %s", s->node->host_way.reason);
-    wharf_status st = s->host->create(device, mirror_bytes(s, s->node->rank), 0,
-                                      &m->block[b]);
-    if (st == WHARF_OK)
-        st = mirror_map(s, b, WI_ACCESS_READ_WRITE, &e->mirror);
-    if (st == WHARF_OK)
-        st = s->foreign->copy(device, device->ops->own_stream(device),
-                              &e->memory, e->mirror, e->memory.pointer,
-                              e->memory.bytes);
-    if (st == WHARF_OK)
-        st = device->ops->quiesce(device);
-    return st;
+    wharf_status status = s->host->create(
+        device, mirror_bytes(s, s->node->rank), 0, &m->block[b]);
+    if (status == WHARF_OK)
+        status = mirror_map(s, b, WI_ACCESS_READ_WRITE, &e->mirror);
+    if (status == WHARF_OK)
+        status = s->foreign->copy(device, device->ops->own_stream(device),
+                                  &e->memory, e->mirror, e->memory.pointer,
+                                  e->memory.bytes);
+    if (status == WHARF_OK)
+        status = device->ops->quiesce(device);
+    return status;
 }
 
 /* ---- This rank's own side ------------------------------------------------ */
@@ -168,11 +168,12 @@ static wharf_status make_own(share *s, bool mirrored, wi_existing_card *card)
     card->mirrored = mirrored;
     /* Undone by it, whatever becomes of the rest. */
     e->card[s->node->rank].mirrored = mirrored;
-    wharf_status st = mirrored ? mirror_make(s)
-                               : s->foreign->present(s->node->device,
-                                                     &e->memory, &card->memory);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status =
+        mirrored
+            ? mirror_make(s)
+            : s->foreign->present(s->node->device, &e->memory, &card->memory);
+    if (status != WHARF_OK)
+        return status;
     m->pointer[b] = e->memory.pointer;
     card->neighbours = !mirrored && e->memory.neighbours;
     card->largest = e->memory.largest;
@@ -243,11 +244,11 @@ static wharf_status take_mirror(share *s, int block, const letter *mail,
                        owner, (unsigned long long)mail->of.mirror.bytes,
                        parcel->count);
     }
-    wharf_status st = s->host->import(s->node->device, &mail->of.mirror,
-                                      parcel->fds, &m->block[block]);
-    if (st == WHARF_OK)
-        st = mirror_map(s, block, access_of(s), &m->pointer[block]);
-    return st;
+    wharf_status status = s->host->import(s->node->device, &mail->of.mirror,
+                                          parcel->fds, &m->block[block]);
+    if (status == WHARF_OK)
+        status = mirror_map(s, block, access_of(s), &m->pointer[block]);
+    return status;
 }
 
 static void take_parcel(void *argument, int index, const wi_parcel *parcel)
@@ -275,21 +276,21 @@ static void pack(share *s, int index)
     wi_parcel *parcel = &s->parcels[index];
     int b = wi_existing_block(s->mapping, s->node->rank);
     letter mail = {0};
-    wharf_status st = s->status;
+    wharf_status status = s->status;
     parcel->count = 0;
-    if (st == WHARF_OK && card_of(s, s->node->rank)->mirrored) {
-        st = s->host->export_(s->node->device, s->mapping->block[b],
-                              &mail.of.mirror, parcel->fds);
-        if (st == WHARF_OK)
+    if (status == WHARF_OK && card_of(s, s->node->rank)->mirrored) {
+        status = s->host->export_(s->node->device, s->mapping->block[b],
+                                  &mail.of.mirror, parcel->fds);
+        if (status == WHARF_OK)
             parcel->count = (int)mail.of.mirror.fds;
-    } else if (st == WHARF_OK) {
+    } else if (status == WHARF_OK) {
         int count = pieces_a_parcel(s->node);
-        st = s->foreign->pass(s->node->device, &e->memory, &s->cursor,
-                              mail.of.pages, parcel->fds, &count);
-        if (st == WHARF_OK)
+        status = s->foreign->pass(s->node->device, &e->memory, &s->cursor,
+                                  mail.of.pages, parcel->fds, &count);
+        if (status == WHARF_OK)
             parcel->count = count;
     }
-    note_failure(s, st);
+    note_failure(s, status);
     mail.status = (int32_t)s->status;
     memcpy(parcel->bytes, &mail, sizeof mail);
 }
@@ -311,18 +312,18 @@ static bool round_begin(share *s, uint32_t number, int *mine)
 
 static wharf_status exchange_rounds(share *s, wi_deadline deadline)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     int mine;
-    for (uint32_t n = 0; st == WHARF_OK && round_begin(s, n, &mine); n++) {
+    for (uint32_t n = 0; status == WHARF_OK && round_begin(s, n, &mine); n++) {
         if (mine >= 0)
             pack(s, mine);
         note_failure(s, wi_comm_exchange(s->node->comm, s->count, s->senders,
                                          s->parcels, take_parcel, s, deadline));
         if (mine >= 0)
             wi_parcel_drop(&s->parcels[mine]);
-        st = agree(s, deadline);
+        status = agree(s, deadline);
     }
-    return st;
+    return status;
 }
 
 static void map_others(share *s)
@@ -352,18 +353,18 @@ static wharf_status compare_words(share *s, int rank)
     for (uint32_t i = 0; i < card->words; i++)
         from[i] = at + word_offset(card, i);
     wi_device *device = s->node->device;
-    wharf_status st =
+    wharf_status status =
         device->ops->read_words(device, from, (int)card->words, words);
-    for (uint32_t i = 0; i < card->words && st == WHARF_OK; i++)
+    for (uint32_t i = 0; i < card->words && status == WHARF_OK; i++)
         if (words[i] != card->word[i])
-            st = wi_fail(WHARF_EDATA,
-                         "write the memory on no rank meanwhile; else have the "
-                         "link between the GPUs checked (P2P, IOMMU/ACS)",
-                         "byte %llu of rank %d's memory is another one at rank "
-                         "%d",
-                         (unsigned long long)word_offset(card, i), rank,
-                         s->node->rank);
-    return st;
+            status = wi_fail(
+                WHARF_EDATA,
+                "write the memory on no rank meanwhile; else have the "
+                "link between the GPUs checked (P2P, IOMMU/ACS)",
+                "byte %llu of rank %d's memory is another one at rank "
+                "%d",
+                (unsigned long long)word_offset(card, i), rank, s->node->rank);
+    return status;
 }
 
 static void compare_others(share *s)
@@ -380,19 +381,19 @@ static wharf_status share_all(share *s, bool mirrored, wi_deadline deadline)
     wi_existing_card mine;
     s->parcels = wi_calloc((size_t)s->node->size, sizeof *s->parcels);
     note_failure(s, s->parcels ? make_own(s, mirrored, &mine) : WHARF_ENOMEM);
-    wharf_status st = agree(s, deadline);
-    if (st != WHARF_OK)
-        return st;
-    st = wi_comm_allgather(s->node->comm, &mine, sizeof mine,
-                           s->mapping->existing->card, deadline);
-    if (st == WHARF_OK)
-        st = wi_decided_alike(check_reach(s));
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = agree(s, deadline);
+    if (status != WHARF_OK)
+        return status;
+    status = wi_comm_allgather(s->node->comm, &mine, sizeof mine,
+                               s->mapping->existing->card, deadline);
+    if (status == WHARF_OK)
+        status = wi_decided_alike(check_reach(s));
+    if (status != WHARF_OK)
+        return status;
     open_others(s);
-    st = exchange_rounds(s, deadline);
-    if (st != WHARF_OK)
-        return st;
+    status = exchange_rounds(s, deadline);
+    if (status != WHARF_OK)
+        return status;
     map_others(s);
     compare_others(s);
     return agree(s, deadline);
@@ -402,9 +403,9 @@ static wharf_status share_all(share *s, bool mirrored, wi_deadline deadline)
 static wharf_status undo(share *s, wi_deadline deadline)
 {
     wi_existing_close_imports(s->mapping);
-    wharf_status st = wi_node_let_go(s->node, deadline);
+    wharf_status status = wi_node_let_go(s->node, deadline);
     wi_existing_free_owned(s->mapping);
-    return st;
+    return status;
 }
 
 wharf_status wi_existing_share(wi_mapping *mapping, bool mirrored,
@@ -416,15 +417,15 @@ wharf_status wi_existing_share(wi_mapping *mapping, bool mirrored,
                .foreign = node->device->ops->foreign,
                .host = node->host_way.ops};
     *other_way = false;
-    wharf_status st = share_all(&s, mirrored, deadline);
+    wharf_status status = share_all(&s, mirrored, deadline);
     wi_free(s.parcels);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return WHARF_OK;
     wharf_error cause = *wi_error_record();
     wharf_status undone = undo(&s, deadline);
     if (wharf_status_scope(undone) == WHARF_SCOPE_NODE)
         return undone;
     *wi_error_record() = cause;
-    *other_way = st == WHARF_EUNSUPPORTED || st == WHARF_EDATA;
-    return st;
+    *other_way = status == WHARF_EUNSUPPORTED || status == WHARF_EDATA;
+    return status;
 }

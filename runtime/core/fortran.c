@@ -12,12 +12,12 @@ wharf_status wharf_node_open_f(int comm, const wharf_node_options *options,
 wharf_status wharf_node_communicator_f(const wharf_node *node, int *comm)
 {
     MPI_Comm found = MPI_COMM_NULL;
-    wharf_status st =
+    wharf_status status =
         wharf_node_communicator(node, comm != NULL ? &found : NULL);
 
-    if (st == WHARF_OK && comm)
+    if (status == WHARF_OK && comm)
         *comm = wi_comm_to_fortran(found);
-    return st;
+    return status;
 }
 
 wharf_status wharf_exchange_create_f(wharf_node *node, int comm, int count,

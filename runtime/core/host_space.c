@@ -52,35 +52,37 @@ static wharf_status trial_compare(const trial *t)
     memcpy(t->pointer[0], &sent, sizeof sent);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     memcpy(&by_cpu, t->pointer[1], sizeof by_cpu);
-    wharf_status st = t->device->ops->read_words(t->device, &from, 1, &by_gpu);
-    if (st == WHARF_OK && (by_cpu != sent || by_gpu != sent))
-        st = wi_fail(WHARF_EDATA, NULL,
-                     "what the CPU wrote to the driver's host memory does not "
-                     "arrive at %s",
-                     by_cpu == sent ? "the GPU" : "another mapping");
-    return st;
+    wharf_status status =
+        t->device->ops->read_words(t->device, &from, 1, &by_gpu);
+    if (status == WHARF_OK && (by_cpu != sent || by_gpu != sent))
+        status =
+            wi_fail(WHARF_EDATA, NULL,
+                    "what the CPU wrote to the driver's host memory does not "
+                    "arrive at %s",
+                    by_cpu == sent ? "the GPU" : "another mapping");
+    return status;
 }
 
 static wharf_status trial_run(trial *t)
 {
     wi_handle handle;
     int fds[WI_BLOCK_CHUNKS];
-    wharf_status st = WHARF_OK;
-    for (int i = 0; i < 2 && st == WHARF_OK; i++)
-        st = t->ops->reserve(t->device, NULL, t->bytes, &t->range[i]);
-    if (st == WHARF_OK)
-        st = t->ops->create(t->device, t->bytes, 0, &t->block[0]);
-    if (st == WHARF_OK)
-        st = t->ops->map(t->device, t->block[0], &t->range[0], 0,
-                         WI_ACCESS_READ_WRITE, &t->pointer[0]);
-    if (st == WHARF_OK)
-        st = t->ops->export_(t->device, t->block[0], &handle, fds);
-    if (st == WHARF_OK)
-        st = t->ops->import(t->device, &handle, fds, &t->block[1]);
-    if (st == WHARF_OK)
-        st = t->ops->map(t->device, t->block[1], &t->range[1], 0,
-                         WI_ACCESS_READ_WRITE, &t->pointer[1]);
-    return st == WHARF_OK ? trial_compare(t) : st;
+    wharf_status status = WHARF_OK;
+    for (int i = 0; i < 2 && status == WHARF_OK; i++)
+        status = t->ops->reserve(t->device, NULL, t->bytes, &t->range[i]);
+    if (status == WHARF_OK)
+        status = t->ops->create(t->device, t->bytes, 0, &t->block[0]);
+    if (status == WHARF_OK)
+        status = t->ops->map(t->device, t->block[0], &t->range[0], 0,
+                             WI_ACCESS_READ_WRITE, &t->pointer[0]);
+    if (status == WHARF_OK)
+        status = t->ops->export_(t->device, t->block[0], &handle, fds);
+    if (status == WHARF_OK)
+        status = t->ops->import(t->device, &handle, fds, &t->block[1]);
+    if (status == WHARF_OK)
+        status = t->ops->map(t->device, t->block[1], &t->range[1], 0,
+                             WI_ACCESS_READ_WRITE, &t->pointer[1]);
+    return status == WHARF_OK ? trial_compare(t) : status;
 }
 
 static wharf_status try_here(const wharf_node *node)
@@ -90,12 +92,12 @@ static wharf_status try_here(const wharf_node *node)
         .ops = node->host_driver.ops,
         .bytes = node->host_driver.granularity,
     };
-    wharf_status st = trial_run(&t);
+    wharf_status status = trial_run(&t);
     for (int i = 1; i >= 0; i--) {
         t.ops->destroy(t.device, t.block[i]);
         t.ops->unreserve(t.device, &t.range[i]);
     }
-    return st;
+    return status;
 }
 
 /* Collective, once a node: afterwards it is known whether the driver's memory
@@ -104,14 +106,14 @@ static wharf_status try_all(wharf_node *node, wi_deadline deadline)
 {
     wharf_error kept = *wi_error_record();
     int64_t began = wi_now_ns();
-    wharf_status st = wi_comm_agree(node->comm, try_here(node), deadline);
-    if (st == WHARF_ETIMEDOUT || st == WHARF_EMISMATCH ||
-        wharf_status_scope(st) == WHARF_SCOPE_NODE)
-        return st;
+    wharf_status status = wi_comm_agree(node->comm, try_here(node), deadline);
+    if (status == WHARF_ETIMEDOUT || status == WHARF_EMISMATCH ||
+        wharf_status_scope(status) == WHARF_SCOPE_NODE)
+        return status;
     wi_log(WI_LOG_DEBUG, "the driver's host memory was tried in %lld us",
            (long long)(wi_now_ns() - began) / 1000);
     node->host_tried = true;
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return WHARF_OK;
     const wharf_error *cause = wi_error_record();
     snprintf(node->host_refused, sizeof node->host_refused, "rank %d: %.72s",
@@ -133,14 +135,14 @@ static wharf_status find_nodes(wharf_node *node, bool *apart,
 {
     int32_t mine = node->device->ops->numa->here();
     int32_t all[WHARF_MAX_RANKS];
-    wharf_status st =
+    wharf_status status =
         wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
     *apart = false;
-    for (int r = 0; r < node->size && st == WHARF_OK; r++) {
+    for (int r = 0; r < node->size && status == WHARF_OK; r++) {
         node->numa_of_rank[r] = all[r];
         *apart |= all[r] != all[0];
     }
-    return st;
+    return status;
 }
 
 /* Why the driver's memory will not do for these, or NULL. */
@@ -181,13 +183,13 @@ wharf_status wi_host_way(wharf_node *node, int count, const wi_attach *attach,
                          const wi_way **way, wi_deadline deadline)
 {
     bool apart = false, local = false, driver = node->host_driver.ops != NULL;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     for (int i = 0; i < count; i++)
         local |= (attach[i].flags & WHARF_BUFFER_NUMA_LOCAL) != 0;
     if (local)
-        st = find_nodes(node, &apart, deadline);
-    if (st != WHARF_OK)
-        return st;
+        status = find_nodes(node, &apart, deadline);
+    if (status != WHARF_OK)
+        return status;
     *way = &node->host_way;
     if (!driver && node->settings.host_memory == HOST_DRIVER)
         return wi_decided_alike(refuse_driver(node));
@@ -195,9 +197,9 @@ wharf_status wi_host_way(wharf_node *node, int count, const wi_attach *attach,
         return WHARF_OK;
     const char *why = needs_memfd(node, count, attach, apart);
     if (!why && !node->host_tried)
-        st = try_all(node, deadline);
-    if (st != WHARF_OK)
-        return st;
+        status = try_all(node, deadline);
+    if (status != WHARF_OK)
+        return status;
     if (!why && !node->host_refused[0]) {
         *way = &node->host_driver;
         return WHARF_OK;
@@ -226,20 +228,20 @@ wharf_status wi_host_place(wi_mapping *mapping, int block)
     const wi_numa_ops *numa = node->device->ops->numa;
     const wi_layout *layout = &mapping->layout;
     wi_block *made = mapping->block[block];
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (mapping->way->ops->kind != WHARF_HANDLE_MEMFD)
         return WHARF_OK;
     if (mapping->flags & WHARF_BUFFER_INTERLEAVE)
-        st = numa->place(made, 0, layout->block[block].bytes,
-                         WI_NUMA_INTERLEAVED);
-    for (int r = 0; r < node->size && st == WHARF_OK &&
+        status = numa->place(made, 0, layout->block[block].bytes,
+                             WI_NUMA_INTERLEAVED);
+    for (int r = 0; r < node->size && status == WHARF_OK &&
                     (mapping->flags & WHARF_BUFFER_NUMA_LOCAL);
          r++)
         if (layout->block_of_rank[r] == block)
-            st = numa->place(
+            status = numa->place(
                 made, layout->offset_of_rank[r] - layout->block[block].offset,
                 mapping->sizes[r], node->numa_of_rank[r]);
-    if (st == WHARF_OK && (mapping->flags & WHARF_BUFFER_HUGE_PAGES))
+    if (status == WHARF_OK && (mapping->flags & WHARF_BUFFER_HUGE_PAGES))
         numa->enlarge(made, mapping->reason);
-    return st;
+    return status;
 }

@@ -71,9 +71,9 @@ wharf_status wi_join_peer(int socket, uid_t *uid, pid_t *pid)
 }
 
 /* The connection's end, as it shows in a failed call. */
-static wharf_status ended_or(wharf_status st)
+static wharf_status ended_or(wharf_status status)
 {
-    return st == WHARF_EOS && wi_sys_peer_gone() ? WHARF_EPEER : st;
+    return status == WHARF_EOS && wi_sys_peer_gone() ? WHARF_EPEER : status;
 }
 
 wharf_status wi_join_send(int socket, const void *message, size_t bytes)
@@ -89,9 +89,9 @@ wharf_status wi_join_receive(int socket, void *message, size_t bytes)
     struct iovec iov = {.iov_base = message, .iov_len = bytes};
     struct msghdr header = {.msg_iov = &iov, .msg_iovlen = 1};
     size_t got = 0;
-    wharf_status st = ended_or(wi_sys_recvmsg(socket, &header, &got));
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = ended_or(wi_sys_recvmsg(socket, &header, &got));
+    if (status != WHARF_OK)
+        return status;
     if (got == 0)
         return WHARF_EPEER;
     return got == bytes && !(header.msg_flags & MSG_TRUNC) ? WHARF_OK
@@ -112,11 +112,11 @@ static wharf_status read_options(const wharf_joined_options *given, asking *a)
 {
     wharf_joined_options o = WHARF_JOINED_OPTIONS_INIT;
     int64_t keep;
-    wharf_status st = wi_join_check_name(a->name);
-    if (st == WHARF_OK && given)
-        st = wi_versioned_read(&o, sizeof o, given, "options");
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_join_check_name(a->name);
+    if (status == WHARF_OK && given)
+        status = wi_versioned_read(&o, sizeof o, given, "options");
+    if (status != WHARF_OK)
+        return status;
     if (o.wait_ms < 0 || o.wait_ms > 86400000 || o.timeout_ms < 0 ||
         o.timeout_ms > 86400000)
         return wi_fail(WHARF_EARG, "pass 0 to 86400000 ms",
@@ -128,11 +128,11 @@ static wharf_status read_options(const wharf_joined_options *given, asking *a)
         (int)o.keep_current > WHARF_SWITCH_OFF)
         return wi_fail(WHARF_EARG, "pass a wharf_switch", "keep_current is %d",
                        (int)o.keep_current);
-    st = wi_config_number(WI_SETTING_TIMEOUT_MS, &a->timeout_ms, NULL);
-    if (st == WHARF_OK)
-        st = wi_config_number(WI_SETTING_KEEP_CURRENT, &keep, NULL);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_config_number(WI_SETTING_TIMEOUT_MS, &a->timeout_ms, NULL);
+    if (status == WHARF_OK)
+        status = wi_config_number(WI_SETTING_KEEP_CURRENT, &keep, NULL);
+    if (status != WHARF_OK)
+        return status;
     if (o.timeout_ms > 0)
         a->timeout_ms = o.timeout_ms;
     if (o.keep_current == WHARF_SWITCH_UNSET)
@@ -157,12 +157,12 @@ static wharf_status connect_to(asking *a)
     socklen_t length = wi_join_address(a->uid, a->name, &address);
     wi_deadline appears = wi_deadline_in_ms(a->options.wait_ms);
     wi_deadline answers = WI_NEVER;
-    wharf_status st = wi_sys_socket(SOCK_SEQPACKET, &a->socket);
-    while (st == WHARF_OK) {
-        st = wi_sys_connect(a->socket, (struct sockaddr *)&address, length);
-        if (st == WHARF_OK)
+    wharf_status status = wi_sys_socket(SOCK_SEQPACKET, &a->socket);
+    while (status == WHARF_OK) {
+        status = wi_sys_connect(a->socket, (struct sockaddr *)&address, length);
+        if (status == WHARF_OK)
             return WHARF_OK;
-        if (st == WHARF_ENOTREADY) { /* it is there, its queue is full */
+        if (status == WHARF_ENOTREADY) { /* it is there, its queue is full */
             if (answers == WI_NEVER)
                 answers = wi_deadline_in_ms(a->timeout_ms);
             if (wi_deadline_run_out(answers))
@@ -175,12 +175,12 @@ static wharf_status connect_to(asking *a)
                                "this machine",
                                (unsigned)a->uid, a->name);
         } else {
-            return st;
+            return status;
         }
         wi_sleep_ns(AGAIN_NS);
-        st = WHARF_OK;
+        status = WHARF_OK;
     }
-    return st;
+    return status;
 }
 
 /* Anybody may have taken the name. */
@@ -188,9 +188,9 @@ static wharf_status check_owner(const asking *a)
 {
     uid_t uid = 0;
     pid_t pid = 0;
-    wharf_status st = wi_join_peer(a->socket, &uid, &pid);
-    if (st != WHARF_OK || uid == a->uid)
-        return st;
+    wharf_status status = wi_join_peer(a->socket, &uid, &pid);
+    if (status != WHARF_OK || uid == a->uid)
+        return status;
     return wi_fail_os(EACCES, "find out what process it is",
                       "the name \"%s\" of user %u is held by process %d of "
                       "user %u",
@@ -207,23 +207,24 @@ static wharf_status receive_answer(const asking *a, wi_join_answer *answer,
                                    wi_deadline deadline)
 {
     for (;;) {
-        wharf_status st = wi_join_receive(a->socket, answer, sizeof *answer);
-        if (st == WHARF_EPEER)
+        wharf_status status =
+            wi_join_receive(a->socket, answer, sizeof *answer);
+        if (status == WHARF_EPEER)
             return owner_ended(a->name);
-        if (st == WHARF_EPROTOCOL ||
-            (st == WHARF_OK && answer->magic != WI_JOIN_MAGIC))
+        if (status == WHARF_EPROTOCOL ||
+            (status == WHARF_OK && answer->magic != WI_JOIN_MAGIC))
             return wi_fail(WHARF_EPROTOCOL,
                            "run one version of Wharf on both sides",
                            "what listens as \"%s\" is no owner of this "
                            "version's",
                            a->name);
-        if (st != WHARF_ENOTREADY)
-            return st;
+        if (status != WHARF_ENOTREADY)
+            return status;
         if (wi_deadline_run_out(deadline))
             return no_answer(a);
-        st = wi_sys_poll(a->socket, POLLIN, deadline);
-        if (st != WHARF_OK)
-            return st;
+        status = wi_sys_poll(a->socket, POLLIN, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
 }
 
@@ -232,12 +233,12 @@ static wharf_status refused(const wi_join_answer *answer)
     if (answer->status == WHARF_EOS)
         return wi_fail_os(answer->native, "ask the owner for leave", "%.*s",
                           (int)sizeof answer->cause, answer->cause);
-    wharf_status st =
+    wharf_status status =
         answer->status == WHARF_ELIMIT ? WHARF_ELIMIT : WHARF_EPROTOCOL;
-    return wi_fail(st,
-                   st == WHARF_ELIMIT ? "end one of them"
-                                      : "run one version of Wharf on both "
-                                        "sides",
+    return wi_fail(status,
+                   status == WHARF_ELIMIT ? "end one of them"
+                                          : "run one version of Wharf on both "
+                                            "sides",
                    "%.*s", (int)sizeof answer->cause, answer->cause);
 }
 
@@ -248,12 +249,12 @@ static wharf_status ask(asking *a, wi_join_answer *answer, wi_deadline deadline)
                                        .writable =
                                            (uint32_t)a->options.writable};
     /* A refusal may be on its way already, and the connection closed. */
-    wharf_status st = wi_join_send(a->socket, &question, sizeof question);
-    if (st != WHARF_OK && st != WHARF_EPEER)
-        return st == WHARF_ENOTREADY ? no_answer(a) : st;
-    st = receive_answer(a, answer, deadline);
-    if (st != WHARF_OK || answer->word == WI_JOIN_ADMITTED)
-        return st;
+    wharf_status status = wi_join_send(a->socket, &question, sizeof question);
+    if (status != WHARF_OK && status != WHARF_EPEER)
+        return status == WHARF_ENOTREADY ? no_answer(a) : status;
+    status = receive_answer(a, answer, deadline);
+    if (status != WHARF_OK || answer->word == WI_JOIN_ADMITTED)
+        return status;
     return answer->word == WI_JOIN_REVOKED ? owner_ended(a->name)
                                            : refused(answer);
 }
@@ -263,27 +264,28 @@ static wharf_status ask(asking *a, wi_join_answer *answer, wi_deadline deadline)
 static wharf_status join(asking *a, wharf_joined *made)
 {
     wi_join_answer answer;
-    wharf_status st = connect_to(a);
+    wharf_status status = connect_to(a);
     wi_deadline deadline = wi_deadline_in_ms(a->timeout_ms);
-    if (st == WHARF_OK)
-        st = check_owner(a);
-    if (st == WHARF_OK)
-        st = ask(a, &answer, deadline);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = check_owner(a);
+    if (status == WHARF_OK)
+        status = ask(a, &answer, deadline);
+    if (status != WHARF_OK)
+        return status;
     const wi_visit_wish wish = {
         .read_only = !a->options.writable,
         .keep_current = a->options.keep_current == WHARF_SWITCH_ON,
     };
     memcpy(made->note, answer.note, sizeof made->note);
     made->note[sizeof made->note - 1] = '\0';
-    st = wi_visit_begin(a->socket, &wish, deadline, &made->node);
-    if (st == WHARF_OK && wi_visit_buffers(made->node) != 1) {
+    status = wi_visit_begin(a->socket, &wish, deadline, &made->node);
+    if (status == WHARF_OK && wi_visit_buffers(made->node) != 1) {
         wi_visit_end(&made->node);
-        st = wi_fail(WHARF_EPROTOCOL, "run one version of Wharf on both sides",
-                     "\"%s\" is not one buffer", a->name);
+        status =
+            wi_fail(WHARF_EPROTOCOL, "run one version of Wharf on both sides",
+                    "\"%s\" is not one buffer", a->name);
     }
-    return st;
+    return status;
 }
 
 static wharf_status join_new(asking *a, wharf_joined **joined)
@@ -292,16 +294,16 @@ static wharf_status join_new(asking *a, wharf_joined **joined)
     if (!WI_NEW(made))
         return WHARF_ENOMEM;
     memcpy(made->name, a->name, strlen(a->name) + 1);
-    wharf_status st = join(a, made);
-    if (st == WHARF_OK) {
-        st = wi_handle_add(made, WI_HANDLE_JOINED);
-        if (st != WHARF_OK)
+    wharf_status status = join(a, made);
+    if (status == WHARF_OK) {
+        status = wi_handle_add(made, WI_HANDLE_JOINED);
+        if (status != WHARF_OK)
             wi_visit_end(&made->node);
     }
-    if (st != WHARF_OK) {
+    if (status != WHARF_OK) {
         wi_sys_close(&a->socket);
         wi_free(made);
-        return st;
+        return status;
     }
     wi_visit_hold(made->node, true);
     pthread_mutex_init(&made->lock, NULL);
@@ -317,13 +319,13 @@ wharf_status wharf_join(const char *name, const wharf_joined_options *options,
     asking a = {.name = name, .socket = -1};
     wi_trace_decide();
     wi_call_begin(__func__, -1);
-    wharf_status st = read_options(options, &a);
-    if (st == WHARF_OK && !joined)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "joined is NULL");
-    if (st == WHARF_OK)
-        st = join_new(&a, joined);
-    return wi_call_end(st);
+    wharf_status status = read_options(options, &a);
+    if (status == WHARF_OK && !joined)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "joined is NULL");
+    if (status == WHARF_OK)
+        status = join_new(&a, joined);
+    return wi_call_end(status);
 }
 
 /* What the owner has said since the last look. */
@@ -332,11 +334,11 @@ static wharf_status look(wharf_joined *joined)
     wi_join_answer answer;
     pthread_mutex_lock(&joined->lock);
     if (joined->over == WHARF_OK) {
-        wharf_status st =
+        wharf_status status =
             wi_join_receive(joined->socket, &answer, sizeof answer);
-        if (st == WHARF_OK && answer.word == WI_JOIN_REVOKED)
+        if (status == WHARF_OK && answer.word == WI_JOIN_REVOKED)
             joined->over = WHARF_ESTATE;
-        else if (st != WHARF_ENOTREADY)
+        else if (status != WHARF_ENOTREADY)
             joined->over = WHARF_EPEER;
     }
     wharf_status over = joined->over;
@@ -356,51 +358,51 @@ static wharf_status enter(const char *call, const wharf_joined *joined)
 
 wharf_status wharf_joined_check(wharf_joined *joined)
 {
-    wharf_status st = enter(__func__, joined);
-    if (st == WHARF_OK)
-        st = look(joined);
-    return wi_call_end(st);
+    wharf_status status = enter(__func__, joined);
+    if (status == WHARF_OK)
+        status = look(joined);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_joined_buffer(wharf_joined *joined, wharf_buffer **buffer)
 {
-    wharf_status st = enter(__func__, joined);
-    if (st == WHARF_OK && !buffer)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "buffer is NULL");
-    if (st == WHARF_OK)
-        st = look(joined);
-    if (st == WHARF_OK)
+    wharf_status status = enter(__func__, joined);
+    if (status == WHARF_OK && !buffer)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "buffer is NULL");
+    if (status == WHARF_OK)
+        status = look(joined);
+    if (status == WHARF_OK)
         *buffer = wi_visit_buffer(joined->node, 0);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_joined_node(wharf_joined *joined, wharf_node **node)
 {
-    wharf_status st = enter(__func__, joined);
-    if (st == WHARF_OK && !node)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "node is NULL");
-    if (st == WHARF_OK)
-        st = look(joined);
-    if (st == WHARF_OK)
+    wharf_status status = enter(__func__, joined);
+    if (status == WHARF_OK && !node)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "node is NULL");
+    if (status == WHARF_OK)
+        status = look(joined);
+    if (status == WHARF_OK)
         *node = joined->node;
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 const char *wharf_joined_note(const wharf_joined *joined)
 {
-    wharf_status st = enter(__func__, joined);
-    return wi_call_end(st) == WHARF_OK ? joined->note : "";
+    wharf_status status = enter(__func__, joined);
+    return wi_call_end(status) == WHARF_OK ? joined->note : "";
 }
 
 wharf_status wharf_leave(wharf_joined **joined)
 {
-    wharf_status st = enter(__func__, joined ? *joined : NULL);
-    if (joined && st != WHARF_OK)
+    wharf_status status = enter(__func__, joined ? *joined : NULL);
+    if (joined && status != WHARF_OK)
         *joined = NULL;
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wharf_joined *old = *joined;
     *joined = NULL;
     wi_handle_remove(old);

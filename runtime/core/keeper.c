@@ -36,26 +36,26 @@ static wharf_status words_set(wharf_node *node)
 {
     wi_device *device = node->device;
     wi_mapping *keeper = node->keeper;
-    wharf_status st = wi_mapping_zero(keeper);
+    wharf_status status = wi_mapping_zero(keeper);
     uint32_t first = wi_signal_first_epoch;
     char *words = wi_mapping_segment(keeper, node->rank);
     for (int s = 0; s < WHARF_MAX_EVENTS && words && first; s++)
-        if (st == WHARF_OK)
-            st = device->ops->write(device,
-                                    words + (size_t)s * WI_EVENT_WORD_STRIDE,
-                                    &first, sizeof first);
-    return st;
+        if (status == WHARF_OK)
+            status = device->ops->write(
+                device, words + (size_t)s * WI_EVENT_WORD_STRIDE, &first,
+                sizeof first);
+    return status;
 }
 
 /* Collective. The call that makes the first event comes after this. */
 static wharf_status words_share(wharf_node *node, wi_deadline deadline)
 {
-    wharf_status st = wi_comm_agree(node->comm, words_set(node), deadline);
+    wharf_status status = wi_comm_agree(node->comm, words_set(node), deadline);
     wharf_error cause = *wi_error_record();
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         wi_keeper_close(node, deadline);
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
@@ -64,9 +64,9 @@ wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
         node->device_ways == 0 || node->device_way[0].degraded)
         return WHARF_OK;
     uint64_t *sizes = wi_calloc((size_t)node->size, sizeof *sizes);
-    wharf_status st =
+    wharf_status status =
         wi_comm_agree(node->comm, sizes ? WHARF_OK : WHARF_ENOMEM, deadline);
-    for (int g = 0; g < node->gpus && st == WHARF_OK; g++)
+    for (int g = 0; g < node->gpus && status == WHARF_OK; g++)
         sizes[node->gpu[g].owner] =
             (uint64_t)WHARF_MAX_EVENTS * WI_EVENT_WORD_STRIDE;
     wi_attach attach = {
@@ -74,16 +74,16 @@ wharf_status wi_keeper_open(wharf_node *node, wi_deadline deadline)
         .space = WHARF_SPACE_DEVICE,
         .sizes = sizes,
     };
-    if (st == WHARF_OK)
-        st = wi_mapping_make(node, 1, &attach, &node->keeper, deadline);
+    if (status == WHARF_OK)
+        status = wi_mapping_make(node, 1, &attach, &node->keeper, deadline);
     wi_free(sizes);
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         keep_descriptors(node);
-        st = words_share(node, deadline);
+        status = words_share(node, deadline);
     }
-    if (st == WHARF_OK || wharf_status_scope(st) == WHARF_SCOPE_NODE ||
-        st == WHARF_ETIMEDOUT)
-        return st;
+    if (status == WHARF_OK || wharf_status_scope(status) == WHARF_SCOPE_NODE ||
+        status == WHARF_ETIMEDOUT)
+        return status;
     if (node->rank == 0)
         wi_log(WI_LOG_INFO, "attaches will be slower: %.200s",
                wi_error_record()->cause);

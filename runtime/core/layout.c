@@ -92,9 +92,9 @@ static void lay_by_place(const wi_layout_request *request, wi_layout *layout)
 
 wharf_status wi_layout_make(const wi_layout_request *request, wi_layout *layout)
 {
-    wharf_status st = check_total(request);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = check_total(request);
+    if (status != WHARF_OK)
+        return status;
 
     wi_layout made = {0};
     size_t ranks = (size_t)request->ranks;

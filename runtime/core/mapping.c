@@ -68,9 +68,9 @@ static wharf_status mapping_lay_out(wi_mapping *mapping)
         .contiguous = mapping->flags & WHARF_BUFFER_CONTIGUOUS,
         .block_each = mapping->flags & WHARF_BUFFER_READ_ONLY,
     };
-    wharf_status st = wi_layout_make(&request, &mapping->layout);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_layout_make(&request, &mapping->layout);
+    if (status != WHARF_OK)
+        return status;
 
     uint64_t place_bytes[WHARF_MAX_GPUS] = {0};
     for (int b = 0; b < mapping->layout.blocks; b++) {
@@ -97,23 +97,23 @@ static wharf_status mapping_new(wharf_node *node, const wi_way *way,
     wi_host_describe(mapping);
 
     size_t ranks = (size_t)node->size;
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     mapping->sizes = wi_calloc(ranks, sizeof *mapping->sizes);
     mapping->events = wi_calloc(ranks, sizeof *mapping->events);
     if (!mapping->sizes || !mapping->events)
         goto fail;
     memcpy(mapping->sizes, attach->sizes, ranks * sizeof *mapping->sizes);
     for (int r = 0; r < node->size; r++) {
-        st = wi_handle_add(&mapping->events[r], WI_HANDLE_EVENT);
-        if (st != WHARF_OK)
+        status = wi_handle_add(&mapping->events[r], WI_HANDLE_EVENT);
+        if (status != WHARF_OK)
             goto fail;
     }
-    st = mapping_lay_out(mapping);
-    if (st != WHARF_OK)
+    status = mapping_lay_out(mapping);
+    if (status != WHARF_OK)
         goto fail;
 
     size_t blocks = (size_t)mapping->layout.blocks;
-    st = WHARF_ENOMEM;
+    status = WHARF_ENOMEM;
     mapping->block = wi_calloc(blocks, sizeof(wi_block *));
     mapping->handle = wi_calloc(blocks, sizeof *mapping->handle);
     mapping->pointer = wi_calloc(blocks, sizeof *mapping->pointer);
@@ -126,7 +126,7 @@ static wharf_status mapping_new(wharf_node *node, const wi_way *way,
 
 fail:
     wi_mapping_delete(mapping);
-    return st;
+    return status;
 }
 
 /* The slots are replicated state: taken only once every rank has its mapping
@@ -136,10 +136,10 @@ wharf_status wi_mapping_take_events(wi_mapping *mapping)
     wharf_node *node = mapping->node;
     if (mapping->flags & WI_MAPPING_NO_EVENTS)
         return WHARF_OK;
-    wharf_status st =
+    wharf_status status =
         wi_event_slots_take(node, node->size, &mapping->first_slot);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     for (int r = 0; r < node->size; r++)
         wi_event_init(&mapping->events[r], node, r, mapping->first_slot + r);
     return WHARF_OK;
@@ -174,23 +174,23 @@ wharf_status wi_mapping_zero(wi_mapping *mapping)
         /* The owner's own mapping is read-only where the segment is another
          * rank's: open it for the moment of the fill. */
         bool closed = wi_mapping_write_protected(mapping, b);
-        wharf_status st = WHARF_OK;
+        wharf_status status = WHARF_OK;
         if (closed)
-            st = mapping->way->ops->protect(node->device, mapping->block[b],
-                                            WI_ACCESS_READ_WRITE);
-        if (st != WHARF_OK)
-            return st;
-        st = node->device->ops->fill_zero(node->device, mapping->pointer[b],
-                                          block->bytes);
+            status = mapping->way->ops->protect(node->device, mapping->block[b],
+                                                WI_ACCESS_READ_WRITE);
+        if (status != WHARF_OK)
+            return status;
+        status = node->device->ops->fill_zero(node->device, mapping->pointer[b],
+                                              block->bytes);
         /* Closed again in any case: the mapping may go back to the pool. */
         wharf_status shut =
             closed ? mapping->way->ops->protect(node->device, mapping->block[b],
                                                 WI_ACCESS_READ)
                    : WHARF_OK;
-        if (st == WHARF_OK)
-            st = shut;
-        if (st != WHARF_OK)
-            return st;
+        if (status == WHARF_OK)
+            status = shut;
+        if (status != WHARF_OK)
+            return status;
     }
     return WHARF_OK;
 }
@@ -202,27 +202,27 @@ static wharf_status make_once(wharf_node *node, const wi_way *way, int count,
                               wi_deadline deadline, bool *other_way)
 {
     *other_way = false;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     int64_t began = wi_now_ns();
-    for (int i = 0; i < count && st == WHARF_OK; i++)
-        st = mapping_new(node, way, &attach[i], &mappings[i]);
-    st = wi_comm_agree(node->comm, st, deadline);
-    for (int i = 0; i < count && st == WHARF_OK; i++) {
-        st = wi_decided_alike(wi_mapping_take_events(mappings[i]));
-        if (st == WHARF_OK)
-            st = wi_decided_alike(check_range_wishes(mappings[i]));
+    for (int i = 0; i < count && status == WHARF_OK; i++)
+        status = mapping_new(node, way, &attach[i], &mappings[i]);
+    status = wi_comm_agree(node->comm, status, deadline);
+    for (int i = 0; i < count && status == WHARF_OK; i++) {
+        status = wi_decided_alike(wi_mapping_take_events(mappings[i]));
+        if (status == WHARF_OK)
+            status = wi_decided_alike(check_range_wishes(mappings[i]));
     }
     int64_t objects = wi_now_ns();
-    for (int i = 0; i < count && st == WHARF_OK; i++)
-        st = wi_mapping_reserve(mappings[i], deadline);
+    for (int i = 0; i < count && status == WHARF_OK; i++)
+        status = wi_mapping_reserve(mappings[i], deadline);
     wi_log(WI_LOG_DEBUG, "%d mappings in us: objects %lld, addresses %lld",
            count, (long long)(objects - began) / 1000,
            (long long)(wi_now_ns() - objects) / 1000);
-    if (st == WHARF_OK) {
-        st = wi_mapping_share(node, count, mappings, deadline);
-        *other_way = st == WHARF_EUNSUPPORTED || st == WHARF_EDATA;
+    if (status == WHARF_OK) {
+        status = wi_mapping_share(node, count, mappings, deadline);
+        *other_way = status == WHARF_EUNSUPPORTED || status == WHARF_EDATA;
     }
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return WHARF_OK;
 
     wharf_error cause = *wi_error_record();
@@ -230,7 +230,7 @@ static wharf_status make_once(wharf_node *node, const wi_way *way, int count,
     if (wharf_status_scope(undone) == WHARF_SCOPE_NODE)
         return undone;
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 static wharf_status refuse_degraded(const wi_way *way)
@@ -269,28 +269,28 @@ static wharf_status make_any_way(wharf_node *node, int count,
         return wi_decided_alike(no_way("host space", node->host_way.reason));
     if (attach[0].space == WHARF_SPACE_HOST) {
         const wi_way *way;
-        wharf_status st = wi_host_way(node, count, attach, &way, deadline);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_host_way(node, count, attach, &way, deadline);
+        if (status != WHARF_OK)
+            return status;
         return make_once(node, way, count, attach, mappings, deadline,
                          &other_way);
     }
     if (node->device_ways == 0)
         return wi_decided_alike(no_way("device space", node->host_way.reason));
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     for (int w = node->device_first; w < node->device_ways; w++) {
         const wi_way *way = &node->device_way[w];
         if (way->degraded && node->settings.strict)
             return wi_decided_alike(refuse_degraded(way));
-        st =
+        status =
             make_once(node, way, count, attach, mappings, deadline, &other_way);
-        if (st == WHARF_OK && way->degraded)
+        if (status == WHARF_OK && way->degraded)
             wi_stat_add(WI_STAT_degraded_count, count);
         if (!other_way || w + 1 == node->device_ways)
-            return st;
+            return status;
         note_next_way(node, w + 1);
     }
-    return st;
+    return status;
 }
 
 wharf_status wi_mapping_make(wharf_node *node, int count,
@@ -305,13 +305,13 @@ wharf_status wi_mapping_make(wharf_node *node, int count,
         while (done + run < count &&
                attach[done + run].space == attach[done].space)
             run++;
-        wharf_status st =
+        wharf_status status =
             make_any_way(node, run, attach + done, mappings + done, deadline);
-        if (st != WHARF_OK) {
+        if (status != WHARF_OK) {
             wharf_error cause = *wi_error_record();
             wharf_ignore(wi_mapping_free(node, done, mappings, deadline));
             *wi_error_record() = cause;
-            return st;
+            return status;
         }
         done += run;
     }
@@ -378,13 +378,13 @@ wharf_status wi_mapping_free(wharf_node *node, int count, wi_mapping **mappings,
     for (int i = 0; i < count; i++)
         if (mappings[i])
             close_imports(mappings[i]);
-    wharf_status st = wi_node_let_go(node, deadline);
+    wharf_status status = wi_node_let_go(node, deadline);
     for (int i = 0; i < count; i++) {
         if (!mappings[i])
             continue;
-        free_owned(mappings[i], wi_all_came(st));
+        free_owned(mappings[i], wi_all_came(status));
         wi_mapping_delete(mappings[i]);
         mappings[i] = NULL;
     }
-    return st;
+    return status;
 }

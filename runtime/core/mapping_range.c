@@ -58,18 +58,18 @@ static wharf_status propose(wi_mapping *mapping, int turn, wi_deadline deadline,
         turn < WINDOW_TRIES ? window_address(mapping->layout.bytes) : NULL;
     if (node->rank == proposer && reserve_here(mapping, wish) == WHARF_OK)
         base = (uintptr_t)mapping->range.base;
-    wharf_status st =
+    wharf_status status =
         wi_comm_bcast(node->comm, proposer, &base, sizeof base, deadline);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if (base && node->rank != proposer)
         wharf_ignore(reserve_here(mapping, (void *)(uintptr_t)base));
 
     uint32_t mine = mapping->range.base != NULL;
     uint32_t all[WHARF_MAX_RANKS];
-    st = wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
+    if (status != WHARF_OK)
+        return status;
     *taken = true;
     for (int r = node->size - 1; r >= 0; r--)
         if (!all[r]) {
@@ -86,9 +86,9 @@ static wharf_status reserve_same(wi_mapping *mapping, wi_deadline deadline)
     int refused = -1;
     for (int i = 0; i < PROPOSALS; i++) {
         bool taken = false;
-        wharf_status st = propose(mapping, i, deadline, &taken, &refused);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = propose(mapping, i, deadline, &taken, &refused);
+        if (status != WHARF_OK)
+            return status;
         if (taken) {
             mapping->same_address = true;
             return WHARF_OK;
@@ -111,14 +111,14 @@ wharf_status wi_mapping_reserve(wi_mapping *mapping, wi_deadline deadline)
         mapping->same_address = true; /* nothing that could differ */
         return WHARF_OK;
     }
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (mapping->way->ops->ranges &&
         (mapping->flags &
          (WHARF_BUFFER_SAME_ADDRESS | WHARF_BUFFER_SAME_ADDRESS_REQUIRED))) {
-        st = reserve_same(mapping, deadline);
-        if (st != WHARF_OK || mapping->same_address)
-            return st;
+        status = reserve_same(mapping, deadline);
+        if (status != WHARF_OK || mapping->same_address)
+            return status;
     }
-    st = reserve_here(mapping, NULL);
-    return wi_comm_agree(mapping->node->comm, st, deadline);
+    status = reserve_here(mapping, NULL);
+    return wi_comm_agree(mapping->node->comm, status, deadline);
 }

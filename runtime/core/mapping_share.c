@@ -50,10 +50,10 @@ typedef struct share {
     wharf_error record;
 } share;
 
-static void note_failure(share *s, wharf_status st)
+static void note_failure(share *s, wharf_status status)
 {
-    if (st != WHARF_OK && s->status == WHARF_OK) {
-        s->status = st;
+    if (status != WHARF_OK && s->status == WHARF_OK) {
+        s->status = status;
         s->record = *wi_error_record();
     }
 }
@@ -124,9 +124,10 @@ static wharf_status write_nonces(const item *it, bool erase)
         uint64_t word = erase ? 0 : m->nonce[it->block] + (uint64_t)c;
         char *to =
             (char *)m->pointer[it->block] + (size_t)c * handle->chunk_bytes;
-        wharf_status st = device->ops->write(device, to, &word, sizeof word);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status =
+            device->ops->write(device, to, &word, sizeof word);
+        if (status != WHARF_OK)
+            return status;
     }
     return WHARF_OK;
 }
@@ -137,28 +138,28 @@ static wharf_status make_block(share *s, const item *it, wi_parcel *parcel)
     const wi_memory_ops *ops = m->way->ops;
     wi_device *device = s->node->device;
     const wi_layout_block *block = &m->layout.block[it->block];
-    wharf_status st = ops->create(
+    wharf_status status = ops->create(
         device, block->bytes, chunk_bytes_for(s->node, m->way, block->bytes),
         &m->block[it->block]);
-    if (st == WHARF_OK)
-        st = wi_host_place(m, it->block);
-    if (st != WHARF_OK)
-        return st;
-    st = ops->map(device, m->block[it->block], &m->range, block->offset,
-                  WI_ACCESS_READ_WRITE, &m->pointer[it->block]);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = wi_host_place(m, it->block);
+    if (status != WHARF_OK)
+        return status;
+    status = ops->map(device, m->block[it->block], &m->range, block->offset,
+                      WI_ACCESS_READ_WRITE, &m->pointer[it->block]);
+    if (status != WHARF_OK)
+        return status;
     /* A new memfd is zero, and each page of it is made at its first touch. */
     if (m->flags & WHARF_BUFFER_ZERO && ops->kind != WHARF_HANDLE_MEMFD) {
-        st =
+        status =
             device->ops->fill_zero(device, m->pointer[it->block], block->bytes);
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
     }
-    st = ops->export_(device, m->block[it->block], &m->handle[it->block],
-                      parcel->fds);
-    if (st != WHARF_OK)
-        return st;
+    status = ops->export_(device, m->block[it->block], &m->handle[it->block],
+                          parcel->fds);
+    if (status != WHARF_OK)
+        return status;
     parcel->count = (int)m->handle[it->block].fds;
     m->nonce[it->block] = new_nonce(s->node);
     return write_nonces(it, false);
@@ -200,10 +201,10 @@ static wharf_status take_block(share *s, const item *it, const letter *mail,
                        parcel->count, block->bytes);
     }
     wi_visit_keep(m, it->block, parcel->fds, parcel->count);
-    wharf_status st =
+    wharf_status status =
         ops->import(device, &mail->handle, parcel->fds, &m->block[it->block]);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     m->handle[it->block] = mail->handle;
     m->nonce[it->block] = mail->nonce;
     return ops->map(device, m->block[it->block], &m->range, block->offset,
@@ -270,7 +271,7 @@ static wharf_status check_data(share *s)
         return WHARF_OK;
     const void **from = wi_calloc((size_t)words, sizeof *from);
     uint64_t *read = wi_calloc((size_t)words, sizeof *read);
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     if (!from || !read)
         goto done;
     int at = 0;
@@ -284,13 +285,13 @@ static wharf_status check_data(share *s)
                 (char *)m->pointer[b] + (size_t)c * m->handle[b].chunk_bytes;
     }
     wi_device *device = s->node->device;
-    st = device->ops->read_words(device, from, words, read);
-    if (st == WHARF_OK)
-        st = compare_nonces(s, read);
+    status = device->ops->read_words(device, from, words, read);
+    if (status == WHARF_OK)
+        status = compare_nonces(s, read);
 done:
     wi_free(from);
     wi_free(read);
-    return st;
+    return status;
 }
 
 /* After all have read: nonces away where zeros were promised, and the owner's
@@ -302,14 +303,14 @@ static wharf_status finish_owned(share *s)
             continue;
         const item *it = &s->items[i];
         wi_mapping *m = it->mapping;
-        wharf_status st = WHARF_OK;
+        wharf_status status = WHARF_OK;
         if (m->flags & WHARF_BUFFER_ZERO)
-            st = write_nonces(it, true);
-        if (st == WHARF_OK && wi_mapping_write_protected(m, it->block))
-            st = m->way->ops->protect(s->node->device, m->block[it->block],
-                                      WI_ACCESS_READ);
-        if (st != WHARF_OK)
-            return st;
+            status = write_nonces(it, true);
+        if (status == WHARF_OK && wi_mapping_write_protected(m, it->block))
+            status = m->way->ops->protect(s->node->device, m->block[it->block],
+                                          WI_ACCESS_READ);
+        if (status != WHARF_OK)
+            return status;
     }
     return WHARF_OK;
 }
@@ -352,9 +353,9 @@ wharf_status wi_mapping_share(wharf_node *node, int count,
     for (int i = 0; i < count; i++)
         finish |= (mappings[i]->flags &
                    (WHARF_BUFFER_ZERO | WHARF_BUFFER_READ_ONLY)) != 0;
-    wharf_status st =
+    wharf_status status =
         wi_comm_agree(node->comm, list_items(&s, count, mappings), deadline);
-    if (st != WHARF_OK || s.count == 0)
+    if (status != WHARF_OK || s.count == 0)
         goto done;
 
     int64_t began = wi_now_ns();
@@ -368,9 +369,9 @@ wharf_status wi_mapping_share(wharf_node *node, int count,
     int64_t checked = wi_now_ns();
     if (s.status != WHARF_OK)
         *wi_error_record() = s.record;
-    st = wi_comm_agree(node->comm, s.status, deadline);
-    if (st == WHARF_OK && finish)
-        st = wi_comm_agree(node->comm, finish_owned(&s), deadline);
+    status = wi_comm_agree(node->comm, s.status, deadline);
+    if (status == WHARF_OK && finish)
+        status = wi_comm_agree(node->comm, finish_owned(&s), deadline);
     wi_log(WI_LOG_DEBUG,
            "%d blocks shared in us: own made %lld, others' taken %lld, checked "
            "%lld, agreed %lld",
@@ -380,5 +381,5 @@ wharf_status wi_mapping_share(wharf_node *node, int count,
            (long long)(wi_now_ns() - checked) / 1000);
 done:
     share_free(&s);
-    return st;
+    return status;
 }

@@ -97,9 +97,9 @@ wharf_status wi_signal_choose(const wi_signal_facts *f, wharf_mechanism wanted,
     if (wanted == WHARF_MECHANISM_AUTO) {
         choose_best(f, &way);
     } else {
-        wharf_status st = choose_wanted(f, wanted, &way);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = choose_wanted(f, wanted, &way);
+        if (status != WHARF_OK)
+            return status;
     }
     if (capturable && !wi_signal_atomics(f))
         return wi_fail(WHARF_EUNSUPPORTED, "leave options.capturable out",
@@ -173,10 +173,10 @@ wharf_status wi_signal_options(const wharf_notify_options *options,
     *known = (wharf_notify_options)WHARF_NOTIFY_OPTIONS_INIT;
     if (!options)
         return WHARF_OK;
-    wharf_status st =
+    wharf_status status =
         wi_versioned_read(known, sizeof *known, options, "options");
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if ((int)known->mechanism < 0 || known->mechanism > WHARF_MECHANISM_HOST)
         return wi_fail(WHARF_EARG, "see wharf_mechanism",
                        "options.mechanism is %d", (int)known->mechanism);
@@ -222,16 +222,16 @@ void wi_signal_way_find(const wharf_node *node, int from, int to,
 wharf_status wharf_node_mechanism(const wharf_node *node, int a, int b,
                                   wharf_mechanism *mechanism, char *reason)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(node, "a", a);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(node, "b", b);
-    if (st == WHARF_OK && !mechanism)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "mechanism is NULL");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(node, "a", a);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(node, "b", b);
+    if (status == WHARF_OK && !mechanism)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "mechanism is NULL");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wi_signal_way way;
     wi_signal_way_find(node, a, b, &way);
     *mechanism = way.mechanism;

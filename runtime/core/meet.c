@@ -114,9 +114,9 @@ static wharf_status compare_call(int rank, const wi_meeting *m,
 static wharf_status compare_one(int rank, const wi_meeting *m,
                                 const wi_meeting *first)
 {
-    wharf_status st = compare_call(rank, m, first);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = compare_call(rank, m, first);
+    if (status != WHARF_OK)
+        return status;
     if (m->count != first->count)
         return mismatch(rank, m, count_name(m->call),
                         (unsigned long long)m->count,
@@ -137,10 +137,10 @@ static wharf_status compare_one(int rank, const wi_meeting *m,
 
 static wharf_status compare_all(const wi_meeting *all, int size)
 {
-    wharf_status st = WHARF_OK;
-    for (int r = 1; r < size && st == WHARF_OK; r++)
-        st = compare_one(r, &all[r], &all[0]);
-    return st;
+    wharf_status status = WHARF_OK;
+    for (int r = 1; r < size && status == WHARF_OK; r++)
+        status = compare_one(r, &all[r], &all[0]);
+    return status;
 }
 
 /* A close takes what there is. */
@@ -161,10 +161,10 @@ static wharf_status compare_states(const wi_meeting *all, int size)
 
 static wharf_status compare_calls(const wi_meeting *all, int size)
 {
-    wharf_status st = WHARF_OK;
-    for (int r = 1; r < size && st == WHARF_OK; r++)
-        st = compare_call(r, &all[r], &all[0]);
-    return st;
+    wharf_status status = WHARF_OK;
+    for (int r = 1; r < size && status == WHARF_OK; r++)
+        status = compare_call(r, &all[r], &all[0]);
+    return status;
 }
 
 #undef wi_decided_alike
@@ -199,16 +199,16 @@ static wharf_status meet(wharf_node *node, const wi_meeting *mine,
 {
     wi_meeting shown = *mine;
     shown.state = node->state;
-    wharf_status st =
+    wharf_status status =
         wi_comm_allgather(node->comm, &shown, sizeof shown, all, deadline);
-    if (st == WHARF_OK)
-        st = compare_calls(all, node->size);
-    if (st != WHARF_OK)
-        return st;
-    st = compare_states(all, node->size);
-    if (st != WHARF_OK && mine->call != WI_CALL_CLOSE)
-        return st;
-    node->apart = st != WHARF_OK;
+    if (status == WHARF_OK)
+        status = compare_calls(all, node->size);
+    if (status != WHARF_OK)
+        return status;
+    status = compare_states(all, node->size);
+    if (status != WHARF_OK && mine->call != WI_CALL_CLOSE)
+        return status;
+    node->apart = status != WHARF_OK;
     for (int r = 0; r < node->size; r++)
         if (all[r].status != WHARF_OK)
             return wi_comm_agree(node->comm, (wharf_status)mine->status,
@@ -221,8 +221,8 @@ wharf_status wi_node_meet(wharf_node *node, const wi_meeting *mine,
                           wi_meeting *all, wi_deadline deadline)
 {
     node->apart = false;
-    wharf_status st = meet(node, mine, all, deadline);
-    if (st == WHARF_ETIMEDOUT)
+    wharf_status status = meet(node, mine, all, deadline);
+    if (status == WHARF_ETIMEDOUT)
         node->apart = true;
-    return st;
+    return status;
 }

@@ -27,13 +27,13 @@ wi_deadline wi_node_deadline(const wharf_node *node)
 wharf_status wi_node_enter(const char *call, wharf_node *node)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_handle_check(node, WI_HANDLE_NODE, "node");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wi_call_set_rank(node->rank);
-    st = wi_visit_refuse(node, "collective calls");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    status = wi_visit_refuse(node, "collective calls");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&node->collective);
     return WHARF_OK;
 }
@@ -73,11 +73,11 @@ static wharf_status read_environment(wi_node_settings *s)
         {WI_SETTING_EXCHANGE_REMOTE, &s->exchange_remote},
         {WI_SETTING_CUDA_AWARE, &s->cuda_aware},
     };
-    wharf_status st = wi_config_check();
+    wharf_status status = wi_config_check();
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (st == WHARF_OK)
-            st = wi_config_number(numbers[i].id, numbers[i].to, NULL);
-    return st;
+        if (status == WHARF_OK)
+            status = wi_config_number(numbers[i].id, numbers[i].to, NULL);
+    return status;
 }
 
 static wharf_status set_map(wi_node_settings *s, const char *map,
@@ -125,19 +125,19 @@ static wharf_status read_settings(const wharf_node_options *options,
 {
     wharf_node_options known = WHARF_NODE_OPTIONS_INIT;
     const wharf_node_options *o = &known;
-    wharf_status st = read_environment(s);
-    if (st == WHARF_OK)
-        st = set_map(s, wi_config_text(WI_SETTING_DEVICE_MAP),
-                     "WHARF_DEVICE_MAP");
-    if (st != WHARF_OK || !options)
-        return st;
-    st = wi_versioned_read(&known, sizeof known, options, "options");
-    if (st == WHARF_OK)
-        st = check_options(o);
-    if (st == WHARF_OK && o->device_map)
-        st = set_map(s, o->device_map, "options.device_map");
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = read_environment(s);
+    if (status == WHARF_OK)
+        status = set_map(s, wi_config_text(WI_SETTING_DEVICE_MAP),
+                         "WHARF_DEVICE_MAP");
+    if (status != WHARF_OK || !options)
+        return status;
+    status = wi_versioned_read(&known, sizeof known, options, "options");
+    if (status == WHARF_OK)
+        status = check_options(o);
+    if (status == WHARF_OK && o->device_map)
+        status = set_map(s, o->device_map, "options.device_map");
+    if (status != WHARF_OK)
+        return status;
     if (o->backend != WHARF_BACKEND_AUTO)
         s->backend = o->backend;
     if (o->placement != WHARF_PLACEMENT_AUTO)
@@ -218,17 +218,17 @@ static void least_parcel(wharf_node *node, const wi_node_settings *all)
 static wharf_status agree_on_settings(wharf_node *node, wi_deadline deadline)
 {
     wi_node_settings *all = wi_calloc((size_t)node->size, sizeof *all);
-    wharf_status st =
+    wharf_status status =
         wi_comm_agree(node->comm, all ? WHARF_OK : WHARF_ENOMEM, deadline);
-    if (st == WHARF_OK)
-        st = wi_comm_allgather(node->comm, &node->settings,
-                               sizeof node->settings, all, deadline);
-    if (st == WHARF_OK)
-        st = compare_settings(all, node->size);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status = wi_comm_allgather(node->comm, &node->settings,
+                                   sizeof node->settings, all, deadline);
+    if (status == WHARF_OK)
+        status = compare_settings(all, node->size);
+    if (status == WHARF_OK)
         least_parcel(node, all);
     wi_free(all);
-    return st;
+    return status;
 }
 
 /* ---- Open
@@ -273,21 +273,21 @@ static wharf_status open_connected(wharf_node *node, wi_deadline deadline)
     node->size = wi_comm_size(node->comm);
     wi_call_set_rank(node->rank);
     wi_log_set_rank(node->rank);
-    wharf_status st = wi_comm_agree(node->comm, node_fill(node), deadline);
-    if (st == WHARF_OK)
-        st = agree_on_settings(node, deadline);
-    if (st == WHARF_OK)
-        st = wi_node_place(node, deadline);
-    if (st == WHARF_OK)
-        st = wi_node_find_ways(node, deadline);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_comm_agree(node->comm, node_fill(node), deadline);
+    if (status == WHARF_OK)
+        status = agree_on_settings(node, deadline);
+    if (status == WHARF_OK)
+        status = wi_node_place(node, deadline);
+    if (status == WHARF_OK)
+        status = wi_node_find_ways(node, deadline);
+    if (status != WHARF_OK)
+        return status;
     if (!node->settings.keep_current)
-        st = node->device->ops->make_current(node->device);
-    if (st == WHARF_OK && node->backend != WHARF_BACKEND_HOST)
-        st = wi_rescue_start(node);
-    st = wi_comm_agree(node->comm, st, deadline);
-    return st == WHARF_OK ? wi_keeper_open(node, deadline) : st;
+        status = node->device->ops->make_current(node->device);
+    if (status == WHARF_OK && node->backend != WHARF_BACKEND_HOST)
+        status = wi_rescue_start(node);
+    status = wi_comm_agree(node->comm, status, deadline);
+    return status == WHARF_OK ? wi_keeper_open(node, deadline) : status;
 }
 
 /* An eighth of the limit of open files: a sender holds one parcel, and rank 0
@@ -308,14 +308,14 @@ static wharf_status prepare(const wharf_node_options *options,
 {
     *settings =
         (wi_node_settings){.timeout_ms = 30000, .parcel_fds = parcel_fds()};
-    wharf_status st = read_settings(options, settings);
-    if (st == WHARF_OK && !out)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "node is NULL");
-    if (st == WHARF_OK && !WI_NEW(*node))
-        st = WHARF_ENOMEM;
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = read_settings(options, settings);
+    if (status == WHARF_OK && !out)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "node is NULL");
+    if (status == WHARF_OK && !WI_NEW(*node))
+        status = WHARF_ENOMEM;
+    if (status != WHARF_OK)
+        return status;
     (*node)->settings = *settings;
     pthread_mutex_init(&(*node)->collective, NULL);
     return wi_handle_add(*node, WI_HANDLE_NODE);
@@ -338,20 +338,20 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
     }
     wi_deadline deadline = wi_deadline_in_ms(settings.timeout_ms);
     size_t shared = WI_RING_CONTROL_OFFSET + WI_RING_CONTROL_BYTES;
-    wharf_status st = wi_comm_open(user, shared, deadline, &comm);
-    if (st == WHARF_OK) {
+    wharf_status status = wi_comm_open(user, shared, deadline, &comm);
+    if (status == WHARF_OK) {
         wi_call_set_rank(wi_comm_rank(comm));
         if (own != WHARF_OK) {
             *wi_error_record() = own_record;
             wi_error_record()->rank = wi_comm_rank(comm);
         }
-        st = wi_comm_agree(comm, own, deadline);
+        status = wi_comm_agree(comm, own, deadline);
     }
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         node->comm = comm;
-        st = open_connected(node, deadline);
+        status = open_connected(node, deadline);
     }
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         *out = node;
         return WHARF_OK;
     }
@@ -363,7 +363,7 @@ static wharf_status open_node(MPI_Comm user, const wharf_node_options *options,
     if (node)
         wi_node_delete(node);
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 wharf_status wharf_node_open(MPI_Comm comm, const wharf_node_options *options,
@@ -371,8 +371,8 @@ wharf_status wharf_node_open(MPI_Comm comm, const wharf_node_options *options,
 {
     wi_trace_decide();
     wi_call_begin(__func__, -1);
-    wharf_status st = open_node(comm, options, node);
-    if (st == WHARF_OK) {
+    wharf_status status = open_node(comm, options, node);
+    if (status == WHARF_OK) {
         wi_stat_add(WI_STAT_live_nodes, 1);
         wi_log(WI_LOG_INFO, "node of %d ranks open, backend %s (%s)",
                (*node)->size, (*node)->device->ops->name,
@@ -381,7 +381,7 @@ wharf_status wharf_node_open(MPI_Comm comm, const wharf_node_options *options,
         if ((*node)->rank == 0 && remark[0] != '\0')
             wi_log(WI_LOG_WARN, "%s", remark);
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Close
@@ -446,9 +446,9 @@ static wharf_status comm_close(wharf_node *node, wharf_status met,
 }
 
 /* What is advised after a death, to close the node, was just done. */
-static void tell_closed(wharf_status st, wharf_error *record)
+static void tell_closed(wharf_status status, wharf_error *record)
 {
-    if (st == WHARF_EPEER)
+    if (status == WHARF_EPEER)
         snprintf(record->remedy, sizeof record->remedy,
                  "the node is closed here all the same; if a rank died, end by "
                  "_exit, for MPI may wait for it");
@@ -466,9 +466,9 @@ static wharf_status close_node(wharf_node **out)
      */
     wharf_ignore(wi_signal_quiesce(node));
     wi_comm_skip_missed(node->comm);
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH)
-        return st;
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_EMISMATCH)
+        return status;
     wharf_error cause = *wi_error_record();
     wi_worker_stop_all(node);
     wi_exchange_close_all(node);
@@ -476,24 +476,24 @@ static wharf_status close_node(wharf_node **out)
     wi_barrier_close_all(node);
     wi_ring_close_all(node, deadline);
     release_events(node, deadline);
-    release_mappings(node, st, deadline);
+    release_mappings(node, status, deadline);
     wi_pad_close(node, deadline);
     wi_keeper_close(node, deadline);
     wi_node_unplace(node);
-    wharf_status closed = comm_close(node, st, deadline);
+    wharf_status closed = comm_close(node, status, deadline);
     pthread_mutex_unlock(&node->collective);
     wi_node_delete(node);
     wi_stat_add(WI_STAT_live_nodes, -1);
     *out = NULL;
-    if (st == WHARF_OK) {
-        st = closed;
+    if (status == WHARF_OK) {
+        status = closed;
         cause = *wi_error_record();
     }
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return WHARF_OK;
     *wi_error_record() = cause;
-    tell_closed(st, wi_error_record());
-    return st;
+    tell_closed(status, wi_error_record());
+    return status;
 }
 
 static void print_stats_at_end(void)
@@ -526,15 +526,15 @@ wharf_status wharf_node_close(wharf_node **node)
         wi_call_begin(__func__, (*node)->rank);
         return wi_call_end(close_guest(node));
     }
-    wharf_status st = wi_node_enter(__func__, node ? *node : NULL);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_node_enter(__func__, node ? *node : NULL);
+    if (status != WHARF_OK) {
         if (node)
             *node = NULL;
-        return st;
+        return status;
     }
-    st = close_node(node);
+    status = close_node(node);
     if (*node)
-        return wi_node_leave(*node, st);
+        return wi_node_leave(*node, status);
     print_stats_at_end();
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

@@ -92,13 +92,14 @@ wharf_status wi_node_bind(wharf_node *node, const wi_census *c,
     if (!node->settings.bind)
         return WHARF_OK;
     bind_result *all = wi_calloc((size_t)node->size, sizeof *all);
-    wharf_status st =
+    wharf_status status =
         wi_comm_agree(node->comm, all ? WHARF_OK : WHARF_ENOMEM, deadline);
-    if (st == WHARF_OK && !c->rank[node->rank].bound)
+    if (status == WHARF_OK && !c->rank[node->rank].bound)
         bind_here(node, c, &mine);
-    if (st == WHARF_OK)
-        st = wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
-    for (int r = 0; r < node->size && st == WHARF_OK; r++) {
+    if (status == WHARF_OK)
+        status =
+            wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
+    for (int r = 0; r < node->size && status == WHARF_OK; r++) {
         if (!all[r].tried)
             continue;
         tried++;
@@ -109,8 +110,8 @@ wharf_status wi_node_bind(wharf_node *node, const wi_census *c,
         }
         first = failed++ ? first : r;
     }
-    if (st == WHARF_OK && failed)
+    if (status == WHARF_OK && failed)
         warn(node, failed, tried, first, all[first].reason);
     wi_free(all);
-    return st;
+    return status;
 }

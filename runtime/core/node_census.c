@@ -15,17 +15,18 @@
 void wi_census_look(wi_device_desc *devices, wi_sighting *sighting)
 {
     int seen = 0, kept = 0;
-    wharf_status st = wi_device_cuda.enumerate(devices, WHARF_MAX_GPUS, &seen);
+    wharf_status status =
+        wi_device_cuda.enumerate(devices, WHARF_MAX_GPUS, &seen);
 
-    for (int i = 0; st == WHARF_OK && i < seen; i++)
+    for (int i = 0; status == WHARF_OK && i < seen; i++)
         if (!devices[i].prohibited)
             devices[kept++] = devices[i];
-    if (st == WHARF_OK && !kept)
-        st = wi_fail(
+    if (status == WHARF_OK && !kept)
+        status = wi_fail(
             WHARF_ENODEV, "set the compute mode to default (nvidia-smi -c 0)",
             "compute mode \"prohibited\" on every GPU seen (%d)", seen);
     *sighting =
-        (wi_sighting){.status = st, .count = kept, .dropped = seen - kept};
+        (wi_sighting){.status = status, .count = kept, .dropped = seen - kept};
 }
 
 static int desc_order(const void *a, const void *b)
@@ -179,20 +180,21 @@ static wharf_status links_take(wharf_node *node, wi_census *c,
     wi_peer *all = wi_calloc((size_t)node->size * LINKS_A_ROUND, sizeof *all);
     c->link = wi_calloc(pairs, sizeof *c->link);
 
-    wharf_status st = questions && all && c->link ? WHARF_OK : WHARF_ENOMEM;
-    st = wi_comm_agree(node->comm, st, deadline);
-    int most = st == WHARF_OK ? deal(c, node->size, questions) : 0;
-    for (int first = 0; first < most && st == WHARF_OK;
+    wharf_status status = questions && all && c->link ? WHARF_OK : WHARF_ENOMEM;
+    status = wi_comm_agree(node->comm, status, deadline);
+    int most = status == WHARF_OK ? deal(c, node->size, questions) : 0;
+    for (int first = 0; first < most && status == WHARF_OK;
          first += LINKS_A_ROUND) {
         wi_peer mine[LINKS_A_ROUND] = {0};
         ask(c, questions, node->rank, first, mine);
-        st = wi_comm_allgather(node->comm, mine, sizeof mine, all, deadline);
-        if (st == WHARF_OK)
+        status =
+            wi_comm_allgather(node->comm, mine, sizeof mine, all, deadline);
+        if (status == WHARF_OK)
             collect(c, questions, first, all);
     }
     wi_free(questions);
     wi_free(all);
-    return st;
+    return status;
 }
 
 /* ---- The whole ---------------------------------------------------------- */
@@ -208,23 +210,23 @@ wharf_status wi_census_take(wharf_node *node, wi_census *c,
     wi_topo_rank self;
     wi_topo_rank_self(&self);
 
-    wharf_status st = all && c->rank ? WHARF_OK : WHARF_ENOMEM;
-    st = wi_comm_agree(node->comm, st, deadline);
-    if (st == WHARF_OK)
-        st = wi_comm_allgather(node->comm, mine, stride * sizeof *mine, all,
-                               deadline);
-    if (st == WHARF_OK)
-        st = wi_comm_allgather(node->comm, &self, sizeof self, c->rank,
-                               deadline);
-    for (int r = 0; r < node->size && st == WHARF_OK; r++)
-        st = wi_decided_alike(
+    wharf_status status = all && c->rank ? WHARF_OK : WHARF_ENOMEM;
+    status = wi_comm_agree(node->comm, status, deadline);
+    if (status == WHARF_OK)
+        status = wi_comm_allgather(node->comm, mine, stride * sizeof *mine, all,
+                                   deadline);
+    if (status == WHARF_OK)
+        status = wi_comm_allgather(node->comm, &self, sizeof self, c->rank,
+                                   deadline);
+    for (int r = 0; r < node->size && status == WHARF_OK; r++)
+        status = wi_decided_alike(
             add(c, all + (size_t)r * stride, sightings[r].count));
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         merge(node, c, all, stride, sightings);
-        st = links_take(node, c, deadline);
+        status = links_take(node, c, deadline);
     }
     wi_free(all);
-    return st;
+    return status;
 }
 
 void wi_census_free(wi_census *census)

@@ -53,13 +53,13 @@ static void fill_link(const wharf_node *node, int a, int b, wharf_link *link)
 wharf_status wharf_node_link(const wharf_node *node, int a, int b,
                              wharf_link *link)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(node, "a", a);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(node, "b", b);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(node, "a", a);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(node, "b", b);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wharf_link found = {.struct_size = sizeof found};
     fill_link(node, a, b, &found);
     return wi_call_end(wi_versioned_write(link, &found, sizeof found, "link"));
@@ -90,14 +90,14 @@ static wharf_status ability_agree(wharf_node *node, wharf_handle_kind kind,
                                   ability *agreed, wi_deadline deadline)
 {
     ability *all = wi_calloc((size_t)node->size, sizeof *all);
-    wharf_status st =
+    wharf_status status =
         wi_comm_agree(node->comm, all ? WHARF_OK : WHARF_ENOMEM, deadline);
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         goto done;
     ability mine;
     ability_find(node, kind, &mine);
-    st = wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
-    if (st != WHARF_OK)
+    status = wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
+    if (status != WHARF_OK)
         goto done;
     *agreed = (ability){0};
     for (int r = 0; r < node->size; r++) {
@@ -112,7 +112,7 @@ static wharf_status ability_agree(wharf_node *node, wharf_handle_kind kind,
     }
 done:
     wi_free(all);
-    return st;
+    return status;
 }
 
 static void add_way(wharf_node *node, wharf_handle_kind kind,
@@ -168,9 +168,9 @@ static wharf_status find_cuda_ways(wharf_node *node, char why_not[96],
         if (kinds[k] == WHARF_HANDLE_FABRIC && node->device_ways > 0)
             continue;
         ability agreed;
-        wharf_status st = ability_agree(node, kinds[k], &agreed, deadline);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = ability_agree(node, kinds[k], &agreed, deadline);
+        if (status != WHARF_OK)
+            return status;
         if (agreed.granularity)
             add_way(node, kinds[k], &agreed, false,
                     node->settings.handle ? "asked for by WHARF_HANDLE"
@@ -186,10 +186,10 @@ static wharf_status find_cuda_ways(wharf_node *node, char why_not[96],
 static wharf_status find_driver_host(wharf_node *node, wi_deadline deadline)
 {
     ability agreed;
-    wharf_status st =
+    wharf_status status =
         ability_agree(node, WHARF_HANDLE_HOST_VMM, &agreed, deadline);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if (agreed.granularity == 0) {
         say(node->host_driver.reason, agreed.reason);
         snprintf(node->host_way.reason, sizeof node->host_way.reason,
@@ -211,14 +211,15 @@ wharf_status wi_node_find_ways(wharf_node *node, wi_deadline deadline)
 {
     char why_not[96] = "";
     ability host;
-    wharf_status st = ability_agree(node, WHARF_HANDLE_MEMFD, &host, deadline);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status =
+        ability_agree(node, WHARF_HANDLE_MEMFD, &host, deadline);
+    if (status != WHARF_OK)
+        return status;
     bool cuda = node->backend == WHARF_BACKEND_CUDA;
     if (cuda) {
-        st = find_cuda_ways(node, why_not, deadline);
-        if (st != WHARF_OK)
-            return st;
+        status = find_cuda_ways(node, why_not, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
     if (host.granularity == 0) {
         say(node->host_way.reason, host.reason);

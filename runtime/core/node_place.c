@@ -19,17 +19,17 @@ static wharf_status use_host(wharf_node *node, const char *reason,
              reason);
     wi_device_desc desc;
     int count;
-    wharf_status st = wi_device_host.enumerate(&desc, 1, &count);
-    if (st == WHARF_OK)
-        st = wi_device_host.open(&desc, &node->device);
-    if (st == WHARF_OK)
-        st = wi_copy_open(node);
+    wharf_status status = wi_device_host.enumerate(&desc, 1, &count);
+    if (status == WHARF_OK)
+        status = wi_device_host.open(&desc, &node->device);
+    if (status == WHARF_OK)
+        status = wi_copy_open(node);
     for (int r = 0; r < node->size; r++) {
         node->lines[r] = (wi_topo_line){.device = -1, .distance = -1};
         snprintf(node->lines[r].reason, sizeof node->lines[r].reason,
                  "host backend");
     }
-    return wi_comm_agree(node->comm, st, deadline);
+    return wi_comm_agree(node->comm, status, deadline);
 }
 
 static wharf_status use_cuda(wharf_node *node, const wi_device_desc *mine,
@@ -37,44 +37,44 @@ static wharf_status use_cuda(wharf_node *node, const wi_device_desc *mine,
                              wi_deadline deadline)
 {
     wi_census *c;
-    wharf_status st = WI_NEW(c) ? WHARF_OK : WHARF_ENOMEM;
-    st = wi_comm_agree(node->comm, st, deadline);
-    if (st == WHARF_OK)
-        st = wi_census_take(node, c, mine, sightings, most, deadline);
-    if (st == WHARF_OK)
-        st = wi_node_plan(node, c, deadline);
+    wharf_status status = WI_NEW(c) ? WHARF_OK : WHARF_ENOMEM;
+    status = wi_comm_agree(node->comm, status, deadline);
+    if (status == WHARF_OK)
+        status = wi_census_take(node, c, mine, sightings, most, deadline);
+    if (status == WHARF_OK)
+        status = wi_node_plan(node, c, deadline);
     /* Before the context: what the driver makes for it, threads and pinned
      * memory, is then near the GPU as well. */
-    if (st == WHARF_OK)
-        st = wi_node_bind(node, c, deadline);
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK)
+        status = wi_node_bind(node, c, deadline);
+    if (status == WHARF_OK) {
         const wi_gpu *gpu = &node->gpu[node->gpu_of_rank[node->rank]];
-        st = wi_device_cuda.open(&gpu->desc, &node->device);
-        if (st == WHARF_OK)
-            st = wi_copy_open(node);
-        st = wi_comm_agree(node->comm, st, deadline);
+        status = wi_device_cuda.open(&gpu->desc, &node->device);
+        if (status == WHARF_OK)
+            status = wi_copy_open(node);
+        status = wi_comm_agree(node->comm, status, deadline);
     }
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         node->backend = WHARF_BACKEND_CUDA;
         snprintf(node->backend_reason, sizeof node->backend_reason,
                  "every rank has a GPU");
     }
     wi_census_free(c);
-    return st;
+    return status;
 }
 
 /*
- * Some rank sees no GPU; `st` and the record are agreed. With backend cuda
+ * Some rank sees no GPU; `status` and the record are agreed. With backend cuda
  * that is the answer; with auto the node shares host memory and says why, at
  * the level of a warning if other ranks do have GPUs; those idle GPUs are what
  * strict and refuse_bad refuse.
  */
-static wharf_status without_cuda(wharf_node *node, wharf_status st, bool some,
-                                 wi_deadline deadline)
+static wharf_status without_cuda(wharf_node *node, wharf_status status,
+                                 bool some, wi_deadline deadline)
 {
     const wharf_error *record = wi_error_record();
-    if (node->settings.backend == WHARF_BACKEND_CUDA || st != WHARF_ENODEV)
-        return st;
+    if (node->settings.backend == WHARF_BACKEND_CUDA || status != WHARF_ENODEV)
+        return status;
     char reason[192];
     if (record->rank >= 0)
         snprintf(reason, sizeof reason, "rank %d: %.170s", record->rank,
@@ -100,16 +100,17 @@ wharf_status wi_node_place(wharf_node *node, wi_deadline deadline)
 
     wi_device_desc *mine = wi_calloc(WHARF_MAX_GPUS, sizeof *mine);
     wi_sighting *sightings = wi_calloc((size_t)node->size, sizeof *sightings);
-    wharf_status st = mine && sightings ? WHARF_OK : WHARF_ENOMEM;
-    st = wi_comm_agree(node->comm, st, deadline);
-    if (st != WHARF_OK)
+    wharf_status status = mine && sightings ? WHARF_OK : WHARF_ENOMEM;
+    status = wi_comm_agree(node->comm, status, deadline);
+    if (status != WHARF_OK)
         goto done;
 
     wharf_error before = *wi_error_record();
     wi_sighting self;
     wi_census_look(mine, &self);
-    st = wi_comm_allgather(node->comm, &self, sizeof self, sightings, deadline);
-    if (st != WHARF_OK)
+    status =
+        wi_comm_allgather(node->comm, &self, sizeof self, sightings, deadline);
+    if (status != WHARF_OK)
         goto done;
     int most = 0;
     bool all = true;
@@ -119,18 +120,18 @@ wharf_status wi_node_place(wharf_node *node, wi_deadline deadline)
             most = sightings[r].count;
     }
     if (all) {
-        st = use_cuda(node, mine, sightings, most, deadline);
+        status = use_cuda(node, mine, sightings, most, deadline);
     } else {
-        st = wi_comm_agree(node->comm, (wharf_status)self.status, deadline);
-        st = without_cuda(node, st, most > 0, deadline);
+        status = wi_comm_agree(node->comm, (wharf_status)self.status, deadline);
+        status = without_cuda(node, status, most > 0, deadline);
         /* To go without is no failure of the call. */
-        if (st == WHARF_OK)
+        if (status == WHARF_OK)
             *wi_error_record() = before;
     }
 done:
     wi_free(mine);
     wi_free(sightings);
-    return st;
+    return status;
 }
 
 void wi_node_unplace(wharf_node *node)

@@ -60,10 +60,10 @@ static wharf_status plan_here(wharf_node *node, const wi_census *c)
         memcpy(device[d].pci, c->device[d].pci, sizeof device[d].pci);
         device[d].mig = c->device[d].mig;
     }
-    wharf_status st = wi_topo_plan_node(&ask, node->lines, node->warnings,
-                                        sizeof node->warnings);
+    wharf_status status = wi_topo_plan_node(&ask, node->lines, node->warnings,
+                                            sizeof node->warnings);
     wi_free(links);
-    return st;
+    return status;
 }
 
 /* ---- Sending it --------------------------------------------------------- */
@@ -127,20 +127,20 @@ static wharf_status send_plan(wharf_node *node, wi_deadline deadline)
     size_t lines = (size_t)node->size * sizeof(packed_line);
     size_t room = lines + (size_t)node->size * 96 + sizeof node->warnings;
     packed p = {.at = wi_calloc(room, 1)};
-    wharf_status st =
+    wharf_status status =
         wi_comm_agree(node->comm, p.at ? WHARF_OK : WHARF_ENOMEM, deadline);
 
-    if (st == WHARF_OK && node->rank == 0)
+    if (status == WHARF_OK && node->rank == 0)
         pack(node, &p);
-    if (st == WHARF_OK)
-        st = wi_comm_bcast(node->comm, 0, &p.head, sizeof p.head, deadline);
+    if (status == WHARF_OK)
+        status = wi_comm_bcast(node->comm, 0, &p.head, sizeof p.head, deadline);
     p.bytes = lines + (size_t)p.head.reasons * 96 + p.head.warning_bytes;
-    if (st == WHARF_OK)
-        st = wi_comm_bcast(node->comm, 0, p.at, p.bytes, deadline);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status = wi_comm_bcast(node->comm, 0, p.at, p.bytes, deadline);
+    if (status == WHARF_OK)
         unpack(&p, node);
     wi_free(p.at);
-    return st;
+    return status;
 }
 
 wharf_status wi_digests_compare(const uint64_t *digests, int size)
@@ -161,9 +161,9 @@ static wharf_status check_digest(wharf_node *node, wi_deadline deadline)
 {
     uint64_t all[WHARF_MAX_RANKS];
     uint64_t mine = wi_topo_digest(node->size, node->lines);
-    wharf_status st =
+    wharf_status status =
         wi_comm_allgather(node->comm, &mine, sizeof mine, all, deadline);
-    return st == WHARF_OK ? wi_digests_compare(all, node->size) : st;
+    return status == WHARF_OK ? wi_digests_compare(all, node->size) : status;
 }
 
 /* ---- Adopting it -------------------------------------------------------- */
@@ -239,17 +239,17 @@ static wharf_status check_exclusive(const wharf_node *node)
 wharf_status wi_node_plan(wharf_node *node, const wi_census *c,
                           wi_deadline deadline)
 {
-    wharf_status st = node->rank == 0 ? plan_here(node, c) : WHARF_OK;
-    st = wi_comm_agree(node->comm, st, deadline);
-    if (st == WHARF_OK)
-        st = send_plan(node, deadline);
-    if (st == WHARF_OK)
-        st = check_digest(node, deadline);
-    if (st == WHARF_OK)
-        st = wi_comm_agree(node->comm, adopt(node, c), deadline);
-    if (st == WHARF_OK)
-        st = check_exclusive(node);
-    if (st == WHARF_OK && node->rank == 0 && node->warnings[0])
+    wharf_status status = node->rank == 0 ? plan_here(node, c) : WHARF_OK;
+    status = wi_comm_agree(node->comm, status, deadline);
+    if (status == WHARF_OK)
+        status = send_plan(node, deadline);
+    if (status == WHARF_OK)
+        status = check_digest(node, deadline);
+    if (status == WHARF_OK)
+        status = wi_comm_agree(node->comm, adopt(node, c), deadline);
+    if (status == WHARF_OK)
+        status = check_exclusive(node);
+    if (status == WHARF_OK && node->rank == 0 && node->warnings[0])
         wi_log(WI_LOG_INFO, "placement: %s", node->warnings);
-    return st;
+    return status;
 }

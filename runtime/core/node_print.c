@@ -64,11 +64,11 @@ static wharf_status get_link(const wharf_node *node, int a, int b,
 static wharf_status get_pair(const wharf_node *node, int a, int b,
                              struct pair *pair)
 {
-    wharf_status st = get_link(node, a, b, &pair->link);
+    wharf_status status = get_link(node, a, b, &pair->link);
 
-    if (st == WHARF_OK)
-        st = wharf_node_mechanism(node, a, b, &pair->mechanism, pair->why);
-    return st;
+    if (status == WHARF_OK)
+        status = wharf_node_mechanism(node, a, b, &pair->mechanism, pair->why);
+    return status;
 }
 
 /* Not cut, as the public struct's has to be. */
@@ -141,10 +141,10 @@ static wharf_status json_links(const wharf_node *node, FILE *file, int rank)
     fputs(", \"links\": [", file);
     for (int to = 0; to < size; to++) {
         struct pair pair;
-        wharf_status st = get_pair(node, rank, to, &pair);
+        wharf_status status = get_pair(node, rank, to, &pair);
 
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
         fprintf(file, "%s\n      {\"to\": %d, \"path\": \"%s\", ",
                 to == 0 ? "" : ",", to, wharf_path_name(pair.link.path));
         fprintf(file, "\"nvlinks\": %d", pair.link.nvlinks);
@@ -160,10 +160,10 @@ static wharf_status json_links(const wharf_node *node, FILE *file, int rank)
 static wharf_status json_rank(const wharf_node *node, FILE *file, int rank)
 {
     wharf_device device;
-    wharf_status st = get_device(node, rank, &device);
+    wharf_status status = get_device(node, rank, &device);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     fprintf(file, "%s\n    {\"rank\": %d, \"gpu_index\": %d",
             rank == 0 ? "" : ",", rank, device.gpu);
     json_text(file, "uuid", device.uuid);
@@ -174,9 +174,9 @@ static wharf_status json_rank(const wharf_node *node, FILE *file, int rank)
             device.ordinal, device.owner, device.users);
     fprintf(file, ", \"distance\": %d", device.distance);
     json_text(file, "reason", device.reason);
-    st = json_links(node, file, rank);
+    status = json_links(node, file, rank);
     fputs("}", file);
-    return st;
+    return status;
 }
 
 static void json_kinds(const wharf_node *node, FILE *file)
@@ -232,20 +232,20 @@ static wharf_status print_json(const wharf_node *node, FILE *file)
     fprintf(file, ",\n  \"gpus\": %d, \"owners\": [", gpus);
     for (int gpu = 0; gpu < gpus; gpu++) {
         int owner = -1;
-        wharf_status st = wharf_node_owner(node, gpu, &owner);
+        wharf_status status = wharf_node_owner(node, gpu, &owner);
 
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
         fprintf(file, "%s%d", gpu == 0 ? "" : ", ", owner);
     }
     fputc(']', file);
     wi_print_gpus_json(node, file);
     fputs(",\n  \"ranks\": [", file);
     for (int rank = 0; rank < wharf_node_size(node); rank++) {
-        wharf_status st = json_rank(node, file, rank);
+        wharf_status status = json_rank(node, file, rank);
 
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
     }
     fputs("]}\n", file);
     return WHARF_OK;
@@ -263,10 +263,10 @@ static wharf_status text_ranks(const wharf_node *node, FILE *file)
           file);
     for (int rank = 0; rank < wharf_node_size(node); rank++) {
         wharf_device device;
-        wharf_status st = get_device(node, rank, &device);
+        wharf_status status = get_device(node, rank, &device);
 
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
         if (!gpus) {
             fprintf(file, "%4d  %s%s%s\n", rank, device.name,
                     device.reason[0] == '\0' ? "" : ": ", device.reason);
@@ -327,13 +327,13 @@ static wharf_status link_groups_fill(const wharf_node *node,
     for (int from = 0; from < size; from++) {
         for (int to = 0; to < size; to++) {
             struct pair pair;
-            wharf_status st;
+            wharf_status status;
 
             if (from == to)
                 continue;
-            st = get_pair(node, from, to, &pair);
-            if (st != WHARF_OK)
-                return st;
+            status = get_pair(node, from, to, &pair);
+            if (status != WHARF_OK)
+                return status;
             link_groups_add(all, from, to, &pair);
         }
     }
@@ -388,10 +388,10 @@ static wharf_status text_matrix(const wharf_node *node, FILE *file)
         fprintf(file, "%4d ", from);
         for (int to = 0; to < size; to++) {
             wharf_link link;
-            wharf_status st = get_link(node, from, to, &link);
+            wharf_status status = get_link(node, from, to, &link);
 
-            if (st != WHARF_OK)
-                return st;
+            if (status != WHARF_OK)
+                return status;
             fprintf(file, "  %c", path_letter(link.path));
         }
         fputc('\n', file);
@@ -402,23 +402,23 @@ static wharf_status text_matrix(const wharf_node *node, FILE *file)
 static wharf_status text_links(const wharf_node *node, FILE *file)
 {
     struct link_groups *all;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (wharf_node_size(node) < 2)
         return WHARF_OK;
     if (wharf_node_size(node) <= MATRIX_RANKS)
-        st = text_matrix(node, file);
-    if (st != WHARF_OK)
-        return st;
+        status = text_matrix(node, file);
+    if (status != WHARF_OK)
+        return status;
     if (WI_NEW(all) == NULL)
         return WHARF_ENOMEM;
-    st = link_groups_fill(node, all);
-    if (st == WHARF_OK) {
+    status = link_groups_fill(node, all);
+    if (status == WHARF_OK) {
         fputs("\nwhy\n", file);
         link_groups_print(node, all, file);
     }
     wi_free(all);
-    return st;
+    return status;
 }
 
 static void text_kinds(const wharf_node *node, FILE *file)
@@ -444,7 +444,7 @@ static wharf_status print_text(const wharf_node *node, FILE *file)
     int gpus = wharf_node_gpus(node);
     int size = wharf_node_size(node);
     const char *reason = wharf_node_backend_reason(node);
-    wharf_status st;
+    wharf_status status;
 
     fprintf(file, "wharf %d.%d.%d, %d rank%s, ", wharf_version() / 10000,
             wharf_version() / 100 % 100, wharf_version() % 100, size,
@@ -459,12 +459,12 @@ static wharf_status print_text(const wharf_node *node, FILE *file)
                 driver_version(node) / 1000, driver_version(node) % 1000 / 10);
     if (node->comm && wi_comm_remark(node->comm)[0] != '\0')
         fprintf(file, "%s\n", wi_comm_remark(node->comm));
-    st = text_ranks(node, file);
+    status = text_ranks(node, file);
     wi_print_gpus_text(node, file);
-    if (st == WHARF_OK)
-        st = text_links(node, file);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = text_links(node, file);
+    if (status != WHARF_OK)
+        return status;
     text_kinds(node, file);
     if (node->warnings[0] != '\0')
         fprintf(file, "\nwarnings\n%s\n", node->warnings);
@@ -474,7 +474,7 @@ static wharf_status print_text(const wharf_node *node, FILE *file)
 static wharf_status node_print(const wharf_node *node, FILE *file,
                                wharf_format format)
 {
-    wharf_status st;
+    wharf_status status;
 
     if (file == NULL)
         return wi_fail(WHARF_EARG, "pass an open stream, such as stdout",
@@ -483,18 +483,19 @@ static wharf_status node_print(const wharf_node *node, FILE *file,
         return wi_fail(WHARF_EARG,
                        "pass WHARF_FORMAT_TEXT or WHARF_FORMAT_JSON",
                        "format %d is unknown", (int)format);
-    st = format == WHARF_FORMAT_JSON ? print_json(node, file)
-                                     : print_text(node, file);
-    return st == WHARF_OK ? wi_sys_flush(file, "the description of the node")
-                          : st;
+    status = format == WHARF_FORMAT_JSON ? print_json(node, file)
+                                         : print_text(node, file);
+    return status == WHARF_OK
+               ? wi_sys_flush(file, "the description of the node")
+               : status;
 }
 
 wharf_status wharf_node_print(const wharf_node *node, FILE *file,
                               wharf_format format)
 {
-    wharf_status st = wi_node_local(__func__, node);
+    wharf_status status = wi_node_local(__func__, node);
 
-    if (st == WHARF_OK)
-        st = node_print(node, file, format);
-    return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = node_print(node, file, format);
+    return wi_call_end(status);
 }

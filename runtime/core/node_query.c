@@ -13,10 +13,10 @@
 wharf_status wi_node_local(const char *call, const wharf_node *node)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(node, WI_HANDLE_NODE, "node");
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_check(node, WI_HANDLE_NODE, "node");
+    if (status == WHARF_OK)
         wi_call_set_rank(node->rank);
-    return st;
+    return status;
 }
 
 wharf_status wi_node_check_rank(const wharf_node *node, const char *name,
@@ -61,29 +61,29 @@ int wharf_node_gpus(const wharf_node *node)
 
 wharf_status wharf_node_communicator(const wharf_node *node, MPI_Comm *comm)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK && !comm)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "comm is NULL");
-    if (st == WHARF_OK)
-        st = wi_visit_refuse(node, "communicators");
-    if (st == WHARF_OK)
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK && !comm)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "comm is NULL");
+    if (status == WHARF_OK)
+        status = wi_visit_refuse(node, "communicators");
+    if (status == WHARF_OK)
         *comm = wi_comm_mpi(node->comm);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_node_owner(const wharf_node *node, int gpu, int *rank)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK && (gpu < 0 || gpu >= node->gpus))
-        st = wi_fail(WHARF_EARG, "see wharf_node_gpus",
-                     "gpu is %d, the node has %d", gpu, node->gpus);
-    if (st == WHARF_OK && !rank)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "rank is NULL");
-    if (st == WHARF_OK)
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK && (gpu < 0 || gpu >= node->gpus))
+        status = wi_fail(WHARF_EARG, "see wharf_node_gpus",
+                         "gpu is %d, the node has %d", gpu, node->gpus);
+    if (status == WHARF_OK && !rank)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "rank is NULL");
+    if (status == WHARF_OK)
         *rank = node->gpu[gpu].owner;
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 static void fill_device(const wharf_node *node, int rank, wharf_device *device)
@@ -112,11 +112,11 @@ static void fill_device(const wharf_node *node, int rank, wharf_device *device)
 wharf_status wharf_node_device(const wharf_node *node, int rank,
                                wharf_device *device)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK)
-        st = wi_node_check_rank(node, "rank", rank);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK)
+        status = wi_node_check_rank(node, "rank", rank);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wharf_device found = {.struct_size = sizeof found};
     fill_device(node, rank, &found);
     return wi_call_end(

@@ -48,12 +48,12 @@ static wharf_status notify_new(wharf_node *node, int waiter,
     notify->capturable = options->capturable == WHARF_SWITCH_ON;
     notify->way = wi_calloc(ranks, sizeof *notify->way);
     notify->epoch = wi_calloc(ranks, sizeof *notify->epoch);
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     if (notify->way && notify->epoch)
-        st = wi_handle_add(notify, WI_HANDLE_NOTIFY);
-    if (st != WHARF_OK) {
+        status = wi_handle_add(notify, WI_HANDLE_NOTIFY);
+    if (status != WHARF_OK) {
         notify_delete(notify);
-        return st;
+        return status;
     }
     for (int r = 0; r < node->size; r++)
         notify->epoch[r] = wi_signal_first_epoch;
@@ -66,9 +66,9 @@ static wharf_status check_create(const wharf_node *node, int waiter,
                                  wharf_notify *const *out,
                                  wharf_notify_options *known)
 {
-    wharf_status st = wi_signal_options(options, known);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_signal_options(options, known);
+    if (status != WHARF_OK)
+        return status;
     if (!out)
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "notify is NULL");
@@ -84,10 +84,10 @@ static wharf_status choose_ways(wharf_notify *notify, wharf_mechanism wanted)
         wi_signal_facts_find(node, r, notify->waiter, &facts);
         if (r == notify->waiter && node->size > 1)
             continue;
-        wharf_status st = wi_signal_choose(&facts, wanted, notify->capturable,
-                                           &notify->way[r]);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_signal_choose(
+            &facts, wanted, notify->capturable, &notify->way[r]);
+        if (status != WHARF_OK)
+            return status;
         wi_signal_tell_slow(node, r, notify->waiter, &notify->way[r]);
     }
     return WHARF_OK;
@@ -116,27 +116,28 @@ static wharf_status prepare(wharf_notify *notify)
         const wi_signal_way *way = &notify->way[r];
         times |= way->counts;
         epochs |= !way->counts;
-        wharf_status st =
+        wharf_status status =
             ops->sync_prepare(node->device, wi_signal_how(way->mechanism));
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
     }
     if (!waits)
         return node->copy_kernels
                    ? ops->copy->ticket_take(node->device, &notify->ticket)
                    : WHARF_OK;
     if (times) {
-        wharf_status st = ops->report_alloc(
+        wharf_status status = ops->report_alloc(
             node->device, (size_t)node->size + 1, &notify->report);
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
     }
-    wharf_status st = wi_pad_set(node, &notify->run, 0);
-    for (int r = 0; epochs && r < node->size && st == WHARF_OK; r++)
+    wharf_status status = wi_pad_set(node, &notify->run, 0);
+    for (int r = 0; epochs && r < node->size && status == WHARF_OK; r++)
         if (takes_part(notify, r) && !notify->way[r].counts)
-            st = ops->write(node->device, wi_pad_word(node, &notify->run, r),
-                            &wi_signal_first_epoch, sizeof(uint32_t));
-    return st;
+            status =
+                ops->write(node->device, wi_pad_word(node, &notify->run, r),
+                           &wi_signal_first_epoch, sizeof(uint32_t));
+    return status;
 }
 
 static void drop_report(wharf_notify *notify)
@@ -154,18 +155,18 @@ static wharf_status build(wharf_notify *notify, wharf_mechanism wanted,
 {
     wharf_node *node = notify->node;
     notify->run = (wi_pad_run){.rank = notify->waiter, .count = node->size};
-    wharf_status st = wi_pad_take(node, 1, &notify->run, deadline);
-    if (st != WHARF_OK)
-        return st;
-    st = wi_decided_alike(choose_ways(notify, wanted));
-    if (st == WHARF_OK)
-        st = wi_comm_agree(node->comm, prepare(notify), deadline);
-    if (st == WHARF_OK)
+    wharf_status status = wi_pad_take(node, 1, &notify->run, deadline);
+    if (status != WHARF_OK)
+        return status;
+    status = wi_decided_alike(choose_ways(notify, wanted));
+    if (status == WHARF_OK)
+        status = wi_comm_agree(node->comm, prepare(notify), deadline);
+    if (status == WHARF_OK)
         return WHARF_OK;
     drop_report(notify);
     wi_pad_give(node, 1, &notify->run);
     wi_pad_trim(node, deadline);
-    return st;
+    return status;
 }
 
 static wharf_status create_locked(wharf_node *node, int waiter,
@@ -183,12 +184,12 @@ static wharf_status create_locked(wharf_node *node, int waiter,
         mine.status = notify_new(node, waiter, &known, &notify);
     }
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_OK)
-        st = build(notify, wi_signal_wanted(node, &known), deadline);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_OK)
+        status = build(notify, wi_signal_wanted(node, &known), deadline);
+    if (status != WHARF_OK) {
         notify_delete(notify);
-        return st;
+        return status;
     }
     notify->serial = ++node->serial;
     notify->next = node->notifies;
@@ -202,9 +203,9 @@ wharf_status wharf_notify_create(wharf_node *node, int waiter,
                                  const wharf_notify_options *options,
                                  wharf_notify **notify)
 {
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     return wi_node_leave(node, create_locked(node, waiter, options, notify));
 }
 
@@ -248,36 +249,36 @@ static wharf_status destroy_locked(wharf_notify **out)
         .status = wi_signal_quiesce(node),
     };
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH)
-        return st;
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_EMISMATCH)
+        return status;
     discard(notify);
     *out = NULL;
-    return st;
+    return status;
 }
 
 /* Begins a call on a notify. */
 static wharf_status enter(const char *call, const wharf_notify *notify)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
+    if (status == WHARF_OK)
         wi_call_set_rank(notify->node->rank);
-    return st;
+    return status;
 }
 
 wharf_status wharf_notify_destroy(wharf_notify **notify)
 {
-    wharf_status st = enter(__func__, notify ? *notify : NULL);
-    if (st == WHARF_OK) {
+    wharf_status status = enter(__func__, notify ? *notify : NULL);
+    if (status == WHARF_OK) {
         wharf_node *node = (*notify)->node;
         pthread_mutex_lock(&node->collective);
-        st = destroy_locked(notify);
+        status = destroy_locked(notify);
         pthread_mutex_unlock(&node->collective);
     } else if (notify) {
         *notify = NULL;
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Checks of the local calls
@@ -325,9 +326,9 @@ static wharf_status check_capture(const wharf_notify *notify,
     bool capturing;
     if (way->counts)
         return WHARF_OK;
-    wharf_status st = device->ops->capturing(device, stream, &capturing);
-    if (st != WHARF_OK || !capturing)
-        return st;
+    wharf_status status = device->ops->capturing(device, stream, &capturing);
+    if (status != WHARF_OK || !capturing)
+        return status;
     return wi_fail(WHARF_EUNSUPPORTED,
                    "create the notify with options.capturable on",
                    "the stream is being captured, and the notify's mechanism "
@@ -368,11 +369,12 @@ static wharf_status issue(wharf_notify *notify, int recorder, bool waits,
     pthread_mutex_lock(&notify->lock);
     step.kind = waits ? WI_SYNC_WAIT : WI_SYNC_WRITE;
     step.value = notify->epoch[recorder] + 1;
-    wharf_status st = device->ops->sync(device, stream, how, &step, 1, 0, NULL);
-    if (st == WHARF_OK)
+    wharf_status status =
+        device->ops->sync(device, stream, how, &step, 1, 0, NULL);
+    if (status == WHARF_OK)
         notify->epoch[recorder]++;
     pthread_mutex_unlock(&notify->lock);
-    return st;
+    return status;
 }
 
 wharf_status wi_notify_record_check(const wharf_notify *notify,
@@ -383,9 +385,9 @@ wharf_status wi_notify_record_check(const wharf_notify *notify,
         return wi_fail(WHARF_ESTATE, "record on another rank",
                        "rank %d is the notify's waiter and cannot record",
                        node->rank);
-    wharf_status st = check_stream(notify, stream);
-    if (st != WHARF_OK || node->backend == WHARF_BACKEND_HOST)
-        return st;
+    wharf_status status = check_stream(notify, stream);
+    if (status != WHARF_OK || node->backend == WHARF_BACKEND_HOST)
+        return status;
     return check_capture(notify, &notify->way[node->rank], stream);
 }
 
@@ -420,12 +422,12 @@ void wi_notify_signal_end(wharf_notify *notify, bool issued)
 
 wharf_status wharf_notify_record(wharf_notify *notify, wharf_stream stream)
 {
-    wharf_status st = enter(__func__, notify);
-    if (st == WHARF_OK)
-        st = wi_notify_record_check(notify, stream);
-    if (st == WHARF_OK)
-        st = wi_notify_record_now(notify, stream);
-    return wi_call_end(st);
+    wharf_status status = enter(__func__, notify);
+    if (status == WHARF_OK)
+        status = wi_notify_record_check(notify, stream);
+    if (status == WHARF_OK)
+        status = wi_notify_record_now(notify, stream);
+    return wi_call_end(status);
 }
 
 /* ---- Wait on the host backend
@@ -462,9 +464,9 @@ static wharf_status wait_on_host(wharf_notify *notify, int from,
                                  wi_deadline deadline)
 {
     taking t = {.word = word_of(notify, from)};
-    wharf_status st =
+    wharf_status status =
         wi_comm_wait(notify->node->comm, from, t.word, take_one, &t, deadline);
-    return st == WHARF_ETIMEDOUT ? overdue(notify, from) : st;
+    return status == WHARF_ETIMEDOUT ? overdue(notify, from) : status;
 }
 
 static wi_deadline deadline_of(const wharf_notify *notify, int timeout_ms)
@@ -491,73 +493,73 @@ static wharf_status check_timed(const wi_signal_way *way, int timeout_ms)
 wharf_status wharf_notify_wait(wharf_notify *notify, int from,
                                wharf_stream stream, int timeout_ms)
 {
-    wharf_status st = enter(__func__, notify);
-    if (st == WHARF_OK)
-        st = check_waiter(notify);
-    if (st == WHARF_OK)
-        st = check_recorder(notify, from);
-    if (st == WHARF_OK)
-        st = check_timeout(timeout_ms);
-    if (st == WHARF_OK)
-        st = check_stream(notify, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, notify);
+    if (status == WHARF_OK)
+        status = check_waiter(notify);
+    if (status == WHARF_OK)
+        status = check_recorder(notify, from);
+    if (status == WHARF_OK)
+        status = check_timeout(timeout_ms);
+    if (status == WHARF_OK)
+        status = check_stream(notify, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     if (notify->node->backend == WHARF_BACKEND_HOST)
         return wi_call_end(
             wait_on_host(notify, from, deadline_of(notify, timeout_ms)));
-    st = check_timed(&notify->way[from], timeout_ms);
-    if (st == WHARF_OK)
-        st = check_capture(notify, &notify->way[from], stream);
-    if (st == WHARF_OK)
-        st = issue(notify, from, true, stream,
-                   (uint64_t)(timeout_ms * WI_NS_PER_MS));
-    return wi_call_end(st);
+    status = check_timed(&notify->way[from], timeout_ms);
+    if (status == WHARF_OK)
+        status = check_capture(notify, &notify->way[from], stream);
+    if (status == WHARF_OK)
+        status = issue(notify, from, true, stream,
+                       (uint64_t)(timeout_ms * WI_NS_PER_MS));
+    return wi_call_end(status);
 }
 
 wharf_status wharf_notify_wait_host(wharf_notify *notify, int from,
                                     int timeout_ms)
 {
-    wharf_status st = enter(__func__, notify);
-    if (st == WHARF_OK)
-        st = check_waiter(notify);
-    if (st == WHARF_OK)
-        st = check_recorder(notify, from);
-    if (st == WHARF_OK)
-        st = check_timeout(timeout_ms);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, notify);
+    if (status == WHARF_OK)
+        status = check_waiter(notify);
+    if (status == WHARF_OK)
+        status = check_recorder(notify, from);
+    if (status == WHARF_OK)
+        status = check_timeout(timeout_ms);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wi_deadline deadline = deadline_of(notify, timeout_ms);
-    st = notify->node->backend == WHARF_BACKEND_HOST
-             ? wait_on_host(notify, from, deadline)
-             : wi_notify_poll(notify, from, deadline);
-    if (st == WHARF_ETIMEDOUT)
-        st = overdue(notify, from);
-    return wi_call_end(st);
+    status = notify->node->backend == WHARF_BACKEND_HOST
+                 ? wait_on_host(notify, from, deadline)
+                 : wi_notify_poll(notify, from, deadline);
+    if (status == WHARF_ETIMEDOUT)
+        status = overdue(notify, from);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_notify_check(wharf_notify *notify)
 {
-    wharf_status st = enter(__func__, notify);
-    if (st == WHARF_OK)
-        st = check_waiter(notify);
-    if (st != WHARF_OK || !notify->report)
-        return wi_call_end(st);
+    wharf_status status = enter(__func__, notify);
+    if (status == WHARF_OK)
+        status = check_waiter(notify);
+    if (status != WHARF_OK || !notify->report)
+        return wi_call_end(status);
     int late = wi_notify_late(notify);
     if (late >= 0)
-        st = overdue(notify, late);
-    return wi_call_end(st);
+        status = overdue(notify, late);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_notify_mechanism(const wharf_notify *notify, int from,
                                     wharf_mechanism *mechanism)
 {
-    wharf_status st = enter(__func__, notify);
-    if (st == WHARF_OK)
-        st = check_recorder(notify, from);
-    if (st == WHARF_OK && !mechanism)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "mechanism is NULL");
-    if (st == WHARF_OK)
+    wharf_status status = enter(__func__, notify);
+    if (status == WHARF_OK)
+        status = check_recorder(notify, from);
+    if (status == WHARF_OK && !mechanism)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "mechanism is NULL");
+    if (status == WHARF_OK)
         *mechanism = notify->way[from].mechanism;
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

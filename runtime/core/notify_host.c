@@ -20,9 +20,9 @@ static wharf_status look(const wharf_notify *notify, int from, bool *came)
     wi_device *device = notify->node->device;
     const void *word = wi_pad_word(notify->node, &notify->run, from);
     uint64_t read;
-    wharf_status st = device->ops->read_words(device, &word, 1, &read);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = device->ops->read_words(device, &word, 1, &read);
+    if (status != WHARF_OK)
+        return status;
     uint32_t value = (uint32_t)read;
     *came = notify->way[from].counts
                 ? (int32_t)value > 0
@@ -46,11 +46,11 @@ static wharf_status consume(wharf_notify *notify, int from)
         .value = (uint32_t)from,
         .address = wi_pad_word(notify->node, &notify->run, from),
     };
-    wharf_status st =
+    wharf_status status =
         device->ops->sync(device, device->ops->own_stream(device),
                           wi_signal_how(way->mechanism), &step, 1, 0, NULL);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     /* Once it is taken, a failure would lose it: one more try. */
     bool next;
     wharf_error kept = *wi_error_record();
@@ -63,11 +63,11 @@ static wharf_status consume(wharf_notify *notify, int from)
 static wharf_status try_take(wharf_notify *notify, int from, bool *came)
 {
     pthread_mutex_lock(&notify->lock);
-    wharf_status st = look(notify, from, came);
-    if (st == WHARF_OK && *came)
-        st = consume(notify, from);
+    wharf_status status = look(notify, from, came);
+    if (status == WHARF_OK && *came)
+        status = consume(notify, from);
     pthread_mutex_unlock(&notify->lock);
-    return st;
+    return status;
 }
 
 wharf_status wi_notify_poll(wharf_notify *notify, int from,
@@ -83,9 +83,9 @@ wharf_status wi_notify_poll(wharf_notify *notify, int from,
                                  : WHARF_OK;
         wharf_error cause = *wi_error_record();
         bool late = wi_deadline_run_out(deadline);
-        wharf_status st = try_take(notify, from, &came);
-        if (st != WHARF_OK || came)
-            return st;
+        wharf_status status = try_take(notify, from, &came);
+        if (status != WHARF_OK || came)
+            return status;
         if (alive != WHARF_OK) {
             *wi_error_record() = cause;
             return alive;
@@ -135,29 +135,29 @@ static wharf_status check_view(const wharf_notify *notify)
                        "the host backend has no kernels");
     if (node->rank != notify->waiter)
         return check_counts(notify, node->rank);
-    wharf_status st = WHARF_OK;
-    for (int r = 0; r < node->size && st == WHARF_OK; r++)
+    wharf_status status = WHARF_OK;
+    for (int r = 0; r < node->size && status == WHARF_OK; r++)
         if (r != notify->waiter)
-            st = check_counts(notify, r);
-    return st;
+            status = check_counts(notify, r);
+    return status;
 }
 
 wharf_status wharf_notify_view_get(wharf_notify *notify,
                                    wharf_notify_view *view)
 {
     wi_call_begin(__func__, -1);
-    wharf_status st = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_handle_check(notify, WI_HANDLE_NOTIFY, "notify");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     const wharf_node *node = notify->node;
     wi_call_set_rank(node->rank);
     if (!view)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "view is NULL");
-    if (st == WHARF_OK)
-        st = check_view(notify);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "view is NULL");
+    if (status == WHARF_OK)
+        status = check_view(notify);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     *view = (wharf_notify_view){
         .words = wi_pad_word(node, &notify->run, 0),
         .report = notify->report ? &notify->report[node->size] : NULL,

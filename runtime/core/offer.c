@@ -88,12 +88,12 @@ void wi_visit_keep_drop(wi_mapping *mapping)
 static wharf_status copies_of(const wi_kept *kept, int *fds)
 {
     for (int i = 0; i < kept->count; i++) {
-        wharf_status st = wi_sys_duplicate(kept->fds[i], &fds[i]);
-        if (st == WHARF_OK)
+        wharf_status status = wi_sys_duplicate(kept->fds[i], &fds[i]);
+        if (status == WHARF_OK)
             continue;
         while (i-- > 0)
             wi_sys_close(&fds[i]);
-        return st;
+        return status;
     }
     return WHARF_OK;
 }
@@ -135,9 +135,9 @@ static wharf_status for_reading(int *fds, int count)
 {
     for (int i = 0; i < count; i++) {
         int again;
-        wharf_status st = wi_sys_reopen_reading(fds[i], &again);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_sys_reopen_reading(fds[i], &again);
+        if (status != WHARF_OK)
+            return status;
         wi_sys_close(&fds[i]);
         fds[i] = again;
     }
@@ -156,20 +156,21 @@ static wharf_status put_block(wi_bundle *bundle, const wi_mapping *mapping,
         .bytes = at->bytes,
     };
     int fds[WI_BLOCK_CHUNKS];
-    wharf_status st = lend_block(mapping, block, &out.handle, fds);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = lend_block(mapping, block, &out.handle, fds);
+    if (status != WHARF_OK)
+        return status;
     int count = (int)out.handle.fds, done = 0;
     if (read_only && mapping->way->ops->kind == WHARF_HANDLE_MEMFD)
-        st = for_reading(fds, count);
-    while (done < count && st == WHARF_OK) {
+        status = for_reading(fds, count);
+    while (done < count && status == WHARF_OK) {
         /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): lent */
-        st = wi_bundle_put_fd(bundle, fds[done]);
-        done += st == WHARF_OK;
+        status = wi_bundle_put_fd(bundle, fds[done]);
+        done += status == WHARF_OK;
     }
     while (done < count)
         wi_sys_close(&fds[done++]);
-    return st == WHARF_OK ? wi_bundle_put(bundle, &out, sizeof out) : st;
+    return status == WHARF_OK ? wi_bundle_put(bundle, &out, sizeof out)
+                              : status;
 }
 
 /* ---- Buffers and the node ------------------------------------------------ */
@@ -205,16 +206,16 @@ static wharf_status put_buffer(wi_bundle *bundle, const wharf_buffer *buffer,
         offsets[r] = m->layout.offset_of_rank[r];
         blocks[r] = m->layout.block_of_rank[r];
     }
-    wharf_status st = wi_bundle_put(bundle, &out, sizeof out);
-    if (st == WHARF_OK)
-        st = wi_bundle_put(bundle, m->sizes, ranks * sizeof *m->sizes);
-    if (st == WHARF_OK)
-        st = wi_bundle_put(bundle, offsets, ranks * sizeof *offsets);
-    if (st == WHARF_OK)
-        st = wi_bundle_put(bundle, blocks, ranks * sizeof *blocks);
-    for (int b = 0; b < m->layout.blocks && st == WHARF_OK; b++)
-        st = put_block(bundle, m, b, read_only);
-    return st;
+    wharf_status status = wi_bundle_put(bundle, &out, sizeof out);
+    if (status == WHARF_OK)
+        status = wi_bundle_put(bundle, m->sizes, ranks * sizeof *m->sizes);
+    if (status == WHARF_OK)
+        status = wi_bundle_put(bundle, offsets, ranks * sizeof *offsets);
+    if (status == WHARF_OK)
+        status = wi_bundle_put(bundle, blocks, ranks * sizeof *blocks);
+    for (int b = 0; b < m->layout.blocks && status == WHARF_OK; b++)
+        status = put_block(bundle, m, b, read_only);
+    return status;
 }
 
 /* Tells nodes apart whose offers meet at one guest. */
@@ -243,41 +244,45 @@ static wharf_status put_node(wi_bundle *bundle, const wharf_node *node,
     int32_t gpu_of_rank[WHARF_MAX_RANKS];
     for (size_t r = 0; r < ranks; r++)
         gpu_of_rank[r] = node->gpu_of_rank[r];
-    wharf_status st = wi_bundle_put(bundle, &head, sizeof head);
-    if (st == WHARF_OK)
-        st = wi_bundle_put(bundle, node->gpu, gpus * sizeof *node->gpu);
-    if (st == WHARF_OK)
-        st = wi_bundle_put(bundle, node->peers,
-                           gpus * gpus * sizeof *node->peers);
-    if (st == WHARF_OK)
-        st = wi_bundle_put(bundle, gpu_of_rank, ranks * sizeof *gpu_of_rank);
-    if (st == WHARF_OK)
-        st = wi_bundle_put(bundle, node->lines, ranks * sizeof *node->lines);
-    return st;
+    wharf_status status = wi_bundle_put(bundle, &head, sizeof head);
+    if (status == WHARF_OK)
+        status = wi_bundle_put(bundle, node->gpu, gpus * sizeof *node->gpu);
+    if (status == WHARF_OK)
+        status = wi_bundle_put(bundle, node->peers,
+                               gpus * gpus * sizeof *node->peers);
+    if (status == WHARF_OK)
+        status =
+            wi_bundle_put(bundle, gpu_of_rank, ranks * sizeof *gpu_of_rank);
+    if (status == WHARF_OK)
+        status =
+            wi_bundle_put(bundle, node->lines, ranks * sizeof *node->lines);
+    return status;
 }
 
 static wharf_status offer_fill(wi_offer *offer, const wharf_node *node,
                                int count, wharf_buffer *const *buffers,
                                bool read_only)
 {
-    wharf_status st = put_node(&offer->bundle, node, count);
-    for (int i = 0; i < count && st == WHARF_OK; i++) {
-        st = wi_handle_check(buffers[i], WI_HANDLE_BUFFER, "buffer");
-        if (st == WHARF_OK && buffers[i]->node != node)
-            st = wi_fail(WHARF_EARG, "lend buffers of the node that is passed",
-                         "buffer %d belongs to another node", i);
-        if (st == WHARF_OK && buffers[i]->mapping->existing)
-            st = wi_fail(WHARF_EUNSUPPORTED,
-                         "attach a buffer with wharf_buffer_attach and lend "
-                         "that",
-                         "buffer \"%s\" is memory that its ranks had before "
-                         "and may free",
-                         buffers[i]->name);
-        if (st == WHARF_OK)
-            st = put_buffer(&offer->bundle, buffers[i], read_only);
+    wharf_status status = put_node(&offer->bundle, node, count);
+    for (int i = 0; i < count && status == WHARF_OK; i++) {
+        status = wi_handle_check(buffers[i], WI_HANDLE_BUFFER, "buffer");
+        if (status == WHARF_OK && buffers[i]->node != node)
+            status =
+                wi_fail(WHARF_EARG, "lend buffers of the node that is passed",
+                        "buffer %d belongs to another node", i);
+        if (status == WHARF_OK && buffers[i]->mapping->existing)
+            status =
+                wi_fail(WHARF_EUNSUPPORTED,
+                        "attach a buffer with wharf_buffer_attach and lend "
+                        "that",
+                        "buffer \"%s\" is memory that its ranks had before "
+                        "and may free",
+                        buffers[i]->name);
+        if (status == WHARF_OK)
+            status = put_buffer(&offer->bundle, buffers[i], read_only);
     }
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if (offer->bundle.length > WI_VISIT_BYTES ||
         offer->bundle.count > WI_VISIT_FDS)
         return wi_fail(WHARF_ELIMIT, "lend fewer buffers at a time",
@@ -300,10 +305,10 @@ wharf_status wi_offer_make(const wharf_node *node, int count,
                        "%d buffers are to be lent", count);
     if (!WI_NEW(made))
         return WHARF_ENOMEM;
-    wharf_status st = offer_fill(made, node, count, buffers, read_only);
-    if (st != WHARF_OK) {
+    wharf_status status = offer_fill(made, node, count, buffers, read_only);
+    if (status != WHARF_OK) {
         wi_offer_free(made);
-        return st;
+        return status;
     }
     *offer = made;
     return WHARF_OK;

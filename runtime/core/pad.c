@@ -117,19 +117,19 @@ static wharf_status page_add(wharf_node *node, wi_deadline deadline)
                     WI_PAD_PAGES * WI_PAD_WORDS));
     wi_pad_page *page = NULL;
     uint64_t *sizes = wi_calloc((size_t)node->size, sizeof *sizes);
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     if (sizes && WI_NEW(page)) {
         page->taken = wi_calloc((size_t)node->size, WI_PAD_WORDS / 8);
         if (page->taken)
-            st = WHARF_OK;
+            status = WHARF_OK;
     }
-    st = wi_comm_agree(node->comm, st, deadline);
-    if (st == WHARF_OK)
-        st = page_map(node, sizes, page, deadline);
+    status = wi_comm_agree(node->comm, status, deadline);
+    if (status == WHARF_OK)
+        status = page_map(node, sizes, page, deadline);
     wi_free(sizes);
-    if (st != WHARF_OK) {
+    if (status != WHARF_OK) {
         page_delete(page);
-        return st;
+        return status;
     }
     node->pads[node->pad_pages++] = page;
     return WHARF_OK;
@@ -148,10 +148,10 @@ wharf_status wi_pad_take(wharf_node *node, int runs, wi_pad_run *run,
                         "memory; the most is %d",
                         run[i].count, WI_PAD_WORDS));
         while (!run_take(node, &run[i])) {
-            wharf_status st = page_add(node, deadline);
-            if (st != WHARF_OK) {
+            wharf_status status = page_add(node, deadline);
+            if (status != WHARF_OK) {
                 wi_pad_give(node, i, run);
-                return st;
+                return status;
             }
         }
     }
@@ -218,10 +218,10 @@ wharf_status wi_pad_set(const wharf_node *node, const wi_pad_run *run,
         return WHARF_ENOMEM;
     for (int w = 0; w < run->count; w++)
         memcpy(words + (size_t)w * WI_PAD_STRIDE, &value, sizeof value);
-    wharf_status st =
+    wharf_status status =
         device->ops->write(device, run_start(node, run), words, bytes);
     wi_free(words);
-    return st;
+    return status;
 }
 
 bool wi_pad_on_host(const wharf_node *node)

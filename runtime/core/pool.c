@@ -65,9 +65,9 @@ static wharf_status shrink(wharf_node *node, uint64_t bound,
         int n = evict(node, bound, out, 32);
         if (n == 0)
             return WHARF_OK;
-        wharf_status st = wi_mapping_free(node, n, out, deadline);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_mapping_free(node, n, out, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
 }
 
@@ -89,9 +89,9 @@ wharf_status wi_pool_empty(wharf_node *node, wi_deadline deadline)
         wi_mapping *mapping = node->pool;
         node->pool = mapping->next;
         wi_stat_add(WI_STAT_pooled_bytes, -(int64_t)mapping->most_bytes);
-        wharf_status st = wi_mapping_free(node, 1, &mapping, deadline);
-        if (st != WHARF_OK && st != WHARF_ETIMEDOUT)
-            return st;
+        wharf_status status = wi_mapping_free(node, 1, &mapping, deadline);
+        if (status != WHARF_OK && status != WHARF_ETIMEDOUT)
+            return status;
     }
     return WHARF_OK;
 }

@@ -127,14 +127,15 @@ static void drop_oldest_asking(wi_publication *p)
 static void accept_one(wi_publication *p)
 {
     joiner one = {.until = wi_deadline_in_ms(QUESTION_MS)};
-    wharf_status st = wi_sys_accept(p->listener, &one.socket);
-    p->pausing = st != WHARF_OK && st != WHARF_ENOTREADY;
+    wharf_status status = wi_sys_accept(p->listener, &one.socket);
+    p->pausing = status != WHARF_OK && status != WHARF_ENOTREADY;
     p->pause = wi_deadline_in_ms(PAUSE_MS);
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         return;
-    st = wi_join_peer(one.socket, &one.uid, &one.pid);
+    status = wi_join_peer(one.socket, &one.uid, &one.pid);
     one.stranger = !may_join(p, one.uid);
-    if (st != WHARF_OK || (one.stranger && p->strangers >= STRANGERS_MOST)) {
+    if (status != WHARF_OK ||
+        (one.stranger && p->strangers >= STRANGERS_MOST)) {
         wi_sys_close(&one.socket);
         return;
     }
@@ -171,10 +172,11 @@ static bool admit(const wi_publication *p, const joiner *one,
 static bool answer_question(wi_publication *p, joiner *one)
 {
     wi_join_question question;
-    wharf_status st = wi_join_receive(one->socket, &question, sizeof question);
-    if (st == WHARF_ENOTREADY)
+    wharf_status status =
+        wi_join_receive(one->socket, &question, sizeof question);
+    if (status == WHARF_ENOTREADY)
         return true;
-    if (st != WHARF_OK || question.magic != WI_JOIN_MAGIC ||
+    if (status != WHARF_OK || question.magic != WI_JOIN_MAGIC ||
         !admit(p, one, &question))
         return false;
     wi_join_answer answer = {.magic = WI_JOIN_MAGIC, .word = WI_JOIN_ADMITTED};
@@ -272,9 +274,9 @@ static wharf_status read_options(const wharf_publish_options *given,
 {
     wharf_publish_options o = WHARF_PUBLISH_OPTIONS_INIT;
     if (given) {
-        wharf_status st = wi_versioned_read(&o, sizeof o, given, "options");
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_versioned_read(&o, sizeof o, given, "options");
+        if (status != WHARF_OK)
+            return status;
     }
     size_t length = o.note ? strnlen(o.note, WHARF_MAX_NOTE + 1) : 0;
     if (length > WHARF_MAX_NOTE)
@@ -320,13 +322,14 @@ static wharf_status listen_at(wi_publication *p)
 {
     struct sockaddr_un address;
     socklen_t length = wi_join_address(geteuid(), p->name, &address);
-    wharf_status st = wi_sys_socket(SOCK_SEQPACKET, &p->listener);
-    if (st == WHARF_OK)
-        st = wi_sys_bind(p->listener, (struct sockaddr *)&address, length);
-    if (st == WHARF_EOS && wi_sys_errno() == EADDRINUSE)
+    wharf_status status = wi_sys_socket(SOCK_SEQPACKET, &p->listener);
+    if (status == WHARF_OK)
+        status = wi_sys_bind(p->listener, (struct sockaddr *)&address, length);
+    if (status == WHARF_EOS && wi_sys_errno() == EADDRINUSE)
         return wi_fail(WHARF_ESTATE, "choose another name, or end the other",
                        "the name \"%s\" is taken on this machine", p->name);
-    return st == WHARF_OK ? wi_sys_listen(p->listener, WHARF_MAX_JOINERS) : st;
+    return status == WHARF_OK ? wi_sys_listen(p->listener, WHARF_MAX_JOINERS)
+                              : status;
 }
 
 static void publication_free(wi_publication *p)
@@ -348,21 +351,21 @@ static wharf_status publication_new(wharf_buffer *buffer, const char *name,
         return WHARF_ENOMEM;
     p->listener = p->stop = -1;
     memcpy(p->name, name, strlen(name) + 1);
-    wharf_status st = read_options(options, p, &writable);
-    if (st == WHARF_OK)
-        st = wi_offer_make(buffer->node, 1, &buffer, true, &p->reading);
-    if (st == WHARF_OK && writable)
-        st = wi_offer_make(buffer->node, 1, &buffer, false, &p->writing);
-    if (st == WHARF_OK)
-        st = wi_sys_eventfd(&p->stop);
-    if (st == WHARF_OK)
-        st = listen_at(p);
-    if (st == WHARF_OK)
-        st = wi_thread_start(&p->thread, serve, p,
-                             "a thread that answers joiners");
-    if (st != WHARF_OK) {
+    wharf_status status = read_options(options, p, &writable);
+    if (status == WHARF_OK)
+        status = wi_offer_make(buffer->node, 1, &buffer, true, &p->reading);
+    if (status == WHARF_OK && writable)
+        status = wi_offer_make(buffer->node, 1, &buffer, false, &p->writing);
+    if (status == WHARF_OK)
+        status = wi_sys_eventfd(&p->stop);
+    if (status == WHARF_OK)
+        status = listen_at(p);
+    if (status == WHARF_OK)
+        status = wi_thread_start(&p->thread, serve, p,
+                                 "a thread that answers joiners");
+    if (status != WHARF_OK) {
         publication_free(p);
-        return st;
+        return status;
     }
     *out = p;
     return WHARF_OK;
@@ -411,56 +414,56 @@ static wharf_status publish_locked(wharf_buffer *buffer, const char *name,
                        "buffer %llu is published as \"%s\" already",
                        (unsigned long long)buffer->serial,
                        buffer->published->name);
-    wharf_status st =
+    wharf_status status =
         publication_new(buffer, name, options, &buffer->published);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         wi_stat_add(WI_STAT_live_published, 1);
-    return st;
+    return status;
 }
 
 wharf_status wharf_buffer_publish(wharf_buffer *buffer, const char *name,
                                   const wharf_publish_options *options)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK)
-        st = wi_join_check_name(name);
-    if (st == WHARF_OK)
-        st = wi_visit_refuse(buffer->node, "published buffers");
-    if (st == WHARF_OK)
-        st = check_lasting(buffer);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK)
+        status = wi_join_check_name(name);
+    if (status == WHARF_OK)
+        status = wi_visit_refuse(buffer->node, "published buffers");
+    if (status == WHARF_OK)
+        status = check_lasting(buffer);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&buffer->lock);
-    st = publish_locked(buffer, name, options);
+    status = publish_locked(buffer, name, options);
     pthread_mutex_unlock(&buffer->lock);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_buffer_unpublish(wharf_buffer *buffer)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&buffer->lock);
     bool published = buffer->published != NULL;
     pthread_mutex_unlock(&buffer->lock);
     if (published)
         wi_publish_end(buffer);
     else
-        st = wi_fail(WHARF_ESTATE, "call it on the rank that published",
-                     "buffer %llu \"%s\" is not published by this rank",
-                     (unsigned long long)buffer->serial, buffer->name);
-    return wi_call_end(st);
+        status = wi_fail(WHARF_ESTATE, "call it on the rank that published",
+                         "buffer %llu \"%s\" is not published by this rank",
+                         (unsigned long long)buffer->serial, buffer->name);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_buffer_joiners(const wharf_buffer *buffer, int *count)
 {
-    wharf_status st = wi_buffer_local(__func__, buffer);
-    if (st == WHARF_OK && !count)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "count is NULL");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_buffer_local(__func__, buffer);
+    if (status == WHARF_OK && !count)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "count is NULL");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wharf_buffer *guarded = (wharf_buffer *)buffer;
     pthread_mutex_lock(&guarded->lock);
     const wi_publication *p = guarded->published;

@@ -74,13 +74,13 @@ ring_new(wharf_node *node, const wharf_ring_options *options, wharf_ring **out)
     ring->due = wi_calloc((size_t)options->slots, sizeof *ring->due);
     ring->sent = wi_calloc(ranks, sizeof *ring->sent);
     ring->dead_ns = wi_calloc(ranks, sizeof *ring->dead_ns);
-    wharf_status st = WHARF_ENOMEM;
+    wharf_status status = WHARF_ENOMEM;
     if (ring->run && ring->steps && ring->count && ring->due && ring->sent &&
         ring->dead_ns)
-        st = wi_handle_add(ring, WI_HANDLE_RING);
-    if (st != WHARF_OK) {
+        status = wi_handle_add(ring, WI_HANDLE_RING);
+    if (status != WHARF_OK) {
         ring_delete(ring);
-        return st;
+        return status;
     }
     for (int r = 0; r < node->size; r++) {
         ring->run[r].page = -1;
@@ -164,15 +164,16 @@ static wharf_status check_create(const wharf_node *node,
     if (!out)
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "ring is NULL");
-    wharf_status st =
+    wharf_status status =
         wi_versioned_read(known, sizeof *known, options, "options");
-    if (st == WHARF_OK && node->size < 2)
-        st = wi_fail(WHARF_EARG, "start the program with more ranks",
-                     "a ring needs a producer and a consumer, and the node has "
-                     "one rank");
-    if (st == WHARF_OK)
-        st = check_numbers(node, known);
-    return st == WHARF_OK ? check_consumers(node, known) : st;
+    if (status == WHARF_OK && node->size < 2)
+        status =
+            wi_fail(WHARF_EARG, "start the program with more ranks",
+                    "a ring needs a producer and a consumer, and the node has "
+                    "one rank");
+    if (status == WHARF_OK)
+        status = check_numbers(node, known);
+    return status == WHARF_OK ? check_consumers(node, known) : status;
 }
 
 /* What must be the same everywhere and has no field of its own in a meeting. */
@@ -238,20 +239,20 @@ static wharf_status map_slots(wharf_ring *ring, wharf_space space, bool races,
     wharf_node *node = ring->node;
     size_t slots = (size_t)ring->slots;
     uint64_t *sizes = wi_calloc((size_t)node->size, sizeof *sizes);
-    wharf_status st =
+    wharf_status status =
         wi_comm_agree(node->comm, sizes ? WHARF_OK : WHARF_ENOMEM, deadline);
-    if (st != WHARF_OK) {
+    if (status != WHARF_OK) {
         wi_free(sizes);
-        return st;
+        return status;
     }
     sizes[ring->producer] =
         slots * ring->stride + (races ? slots * sizeof(uint64_t) : 0);
     wi_attach attach = {
         .flags = WI_MAPPING_NO_EVENTS, .space = space, .sizes = sizes};
-    st = wi_mapping_make(node, 1, &attach, &ring->memory, deadline);
+    status = wi_mapping_make(node, 1, &attach, &ring->memory, deadline);
     wi_free(sizes);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     ring->base = wi_mapping_segment(ring->memory, ring->producer);
     if (races)
         ring->sum = (uint64_t *)(void *)(ring->base + slots * ring->stride);
@@ -290,9 +291,9 @@ static wharf_status choose_how(wharf_ring *ring, wharf_mechanism wanted)
                        facts.same_gpu || facts.host;
         if (r == node->rank || !matters)
             continue;
-        wharf_status st = wi_signal_choose(&facts, wanted, false, &way);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_signal_choose(&facts, wanted, false, &way);
+        if (status != WHARF_OK)
+            return status;
         if (chosen.mechanism != WHARF_MECHANISM_AUTO && !way.slow &&
             (chosen.slow || way.mechanism == chosen.mechanism ||
              way.mechanism == WHARF_MECHANISM_KERNEL))
@@ -313,18 +314,18 @@ static wharf_status prepare(wharf_ring *ring, wharf_mechanism wanted)
 {
     wharf_node *node = ring->node;
     wi_device *device = node->device;
-    wharf_status st = choose_how(ring, wanted);
-    if (st == WHARF_OK)
-        st = device->ops->report_alloc(device, 2, &ring->report);
-    if (st == WHARF_OK && ring->sum)
-        st = device->ops->sums->prepare(device);
-    if (st != WHARF_OK || wi_ring_on_host(ring))
-        return st;
+    wharf_status status = choose_how(ring, wanted);
+    if (status == WHARF_OK)
+        status = device->ops->report_alloc(device, 2, &ring->report);
+    if (status == WHARF_OK && ring->sum)
+        status = device->ops->sums->prepare(device);
+    if (status != WHARF_OK || wi_ring_on_host(ring))
+        return status;
     ring->report[0] = 0;
-    st = device->ops->sync_prepare(device, ring->how);
-    if (st == WHARF_OK)
-        st = wi_pad_set(node, &ring->run[node->rank], ring->first);
-    return st == WHARF_OK ? wi_ring_watch_add(ring) : st;
+    status = device->ops->sync_prepare(device, ring->how);
+    if (status == WHARF_OK)
+        status = wi_pad_set(node, &ring->run[node->rank], ring->first);
+    return status == WHARF_OK ? wi_ring_watch_add(ring) : status;
 }
 
 static wharf_status take_words(wharf_ring *ring, wi_deadline deadline)
@@ -365,25 +366,26 @@ static wharf_status build(wharf_ring *ring, const wharf_ring_options *o,
                           wi_deadline deadline)
 {
     wharf_node *node = ring->node;
-    wharf_status st = wi_decided_alike(take_place(ring));
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_decided_alike(take_place(ring));
+    if (status != WHARF_OK)
+        return status;
     ring->control = wi_ring_controls(node) + ring->place;
     if (node->rank == ring->producer)
         control_fill(ring, o);
-    st = take_words(ring, deadline);
-    if (st == WHARF_OK)
-        st = map_slots(ring, o->space, node->settings.check_races, deadline);
+    status = take_words(ring, deadline);
+    if (status == WHARF_OK)
+        status =
+            map_slots(ring, o->space, node->settings.check_races, deadline);
     wharf_mechanism wanted =
         o->mechanism ? o->mechanism : (wharf_mechanism)node->settings.mechanism;
-    if (st == WHARF_OK)
-        st = wi_comm_agree(node->comm, prepare(ring, wanted), deadline);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status = wi_comm_agree(node->comm, prepare(ring, wanted), deadline);
+    if (status == WHARF_OK)
         return WHARF_OK;
     drop(ring);
     unmap_slots(ring, deadline);
     wi_pad_trim(node, deadline);
-    return st;
+    return status;
 }
 
 static wharf_status create_locked(wharf_node *node,
@@ -402,12 +404,12 @@ static wharf_status create_locked(wharf_node *node,
         mine.status = ring_new(node, &known, &ring);
     }
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_OK)
-        st = build(ring, &known, deadline);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_OK)
+        status = build(ring, &known, deadline);
+    if (status != WHARF_OK) {
         ring_delete(ring);
-        return st;
+        return status;
     }
     ring->serial = ++node->serial;
     ring->next_ring = node->rings;
@@ -421,9 +423,9 @@ wharf_status wharf_ring_create(wharf_node *node,
                                const wharf_ring_options *options,
                                wharf_ring **ring)
 {
-    wharf_status st = wi_node_enter(__func__, node);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_node_enter(__func__, node);
+    if (status != WHARF_OK)
+        return status;
     return wi_node_leave(node, create_locked(node, options, ring));
 }
 
@@ -467,35 +469,35 @@ static wharf_status destroy_locked(wharf_ring **out)
         .status = wi_signal_quiesce(node),
     };
     wi_meeting all[WHARF_MAX_RANKS];
-    wharf_status st = wi_node_meet(node, &mine, all, deadline);
-    if (st == WHARF_EMISMATCH)
-        return st;
+    wharf_status status = wi_node_meet(node, &mine, all, deadline);
+    if (status == WHARF_EMISMATCH)
+        return status;
     discard(ring, deadline);
     *out = NULL;
-    return st;
+    return status;
 }
 
 wharf_status wi_ring_enter(const char *call, const wharf_ring *ring)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(ring, WI_HANDLE_RING, "ring");
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_check(ring, WI_HANDLE_RING, "ring");
+    if (status == WHARF_OK)
         wi_call_set_rank(ring->node->rank);
-    return st;
+    return status;
 }
 
 wharf_status wharf_ring_destroy(wharf_ring **ring)
 {
-    wharf_status st = wi_ring_enter(__func__, ring ? *ring : NULL);
-    if (st == WHARF_OK) {
+    wharf_status status = wi_ring_enter(__func__, ring ? *ring : NULL);
+    if (status == WHARF_OK) {
         wharf_node *node = (*ring)->node;
         pthread_mutex_lock(&node->collective);
-        st = destroy_locked(ring);
+        status = destroy_locked(ring);
         pthread_mutex_unlock(&node->collective);
     } else if (ring) {
         *ring = NULL;
     }
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Queries
@@ -514,9 +516,9 @@ static wharf_path path_of(const wharf_ring *ring)
 
 wharf_status wharf_ring_info_get(const wharf_ring *ring, wharf_ring_info *info)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     const wi_ring_control *control = ring->control;
     uint32_t part = wi_ring_part_of(ring, ring->node->rank);
     wharf_ring_info now = {

@@ -38,9 +38,9 @@ static wharf_status check_not_producer(const wharf_ring *ring)
 static wharf_status check_consumer(const wharf_ring *ring)
 {
     uint32_t part = wi_ring_part_of(ring, ring->node->rank);
-    wharf_status st = check_not_producer(ring);
-    if (st != WHARF_OK || part == WI_RING_IN || part == WI_RING_ASKED)
-        return st;
+    wharf_status status = check_not_producer(ring);
+    if (status != WHARF_OK || part == WI_RING_IN || part == WI_RING_ASKED)
+        return status;
     return wi_fail(WHARF_ESTATE, "join first (wharf_ring_join)",
                    "rank %d is no consumer of the ring", ring->node->rank);
 }
@@ -138,13 +138,13 @@ static wharf_status fail_late(const wharf_ring *ring)
 static wharf_status hold_slot(wharf_ring *ring, wi_deadline deadline)
 {
     seek s = {.ring = ring};
-    wharf_status st =
+    wharf_status status =
         wi_comm_wait(ring->node->comm, ring->producer, &ring->control->news,
                      is_decided, &s, deadline);
-    if (st == WHARF_ETIMEDOUT)
+    if (status == WHARF_ETIMEDOUT)
         return fail_late(ring);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     return s.found ? WHARF_OK : WHARF_ECLOSED;
 }
 
@@ -165,39 +165,39 @@ static wharf_status wait_filled(wharf_ring *ring, wharf_stream stream)
 static wharf_status begin(wharf_ring *ring, wharf_stream stream)
 {
     wi_deadline deadline = wi_ring_deadline(ring);
-    wharf_status st = wi_ring_check_producer(ring);
-    if (st == WHARF_OK)
-        st = wi_ring_hold_ahead(ring, deadline);
-    if (st == WHARF_OK)
-        st = hold_slot(ring, deadline);
-    if (st == WHARF_OK && !wi_ring_on_host(ring))
-        st = stream == WHARF_RING_CPU
-                 ? wi_ring_hold_filled(ring, ring->next, deadline)
-                 : wait_filled(ring, stream);
-    if (st == WHARF_OK)
-        st = wi_ring_race_look(ring, stream, false);
-    return st;
+    wharf_status status = wi_ring_check_producer(ring);
+    if (status == WHARF_OK)
+        status = wi_ring_hold_ahead(ring, deadline);
+    if (status == WHARF_OK)
+        status = hold_slot(ring, deadline);
+    if (status == WHARF_OK && !wi_ring_on_host(ring))
+        status = stream == WHARF_RING_CPU
+                     ? wi_ring_hold_filled(ring, ring->next, deadline)
+                     : wait_filled(ring, stream);
+    if (status == WHARF_OK)
+        status = wi_ring_race_look(ring, stream, false);
+    return status;
 }
 
 wharf_status wharf_ring_consume_begin(wharf_ring *ring, wharf_stream stream,
                                       const void **pointer,
                                       wharf_ring_slot *slot)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK && !pointer)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "pointer is NULL");
-    if (st == WHARF_OK)
-        st = wi_ring_check_stream(ring, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK && !pointer)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "pointer is NULL");
+    if (status == WHARF_OK)
+        status = wi_ring_check_stream(ring, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&ring->turn);
-    st = check_consumer(ring);
-    if (st == WHARF_OK)
-        st = check_shut(ring);
-    if (st == WHARF_OK)
-        st = begin(ring, stream);
-    if (st == WHARF_OK) {
+    status = check_consumer(ring);
+    if (status == WHARF_OK)
+        status = check_shut(ring);
+    if (status == WHARF_OK)
+        status = begin(ring, stream);
+    if (status == WHARF_OK) {
         ring->open = true;
         *pointer = wi_ring_slot_at(ring, ring->next);
         if (slot)
@@ -207,7 +207,7 @@ wharf_status wharf_ring_consume_begin(wharf_ring *ring, wharf_stream stream,
             };
     }
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* Says that what came before `value` is released. */
@@ -239,12 +239,12 @@ static wharf_status end(wharf_ring *ring, wharf_stream stream)
 {
     uint64_t released =
         ring->mode == WHARF_RING_ALL ? ring->next + 1 : ring->ended + 1;
-    wharf_status st = wi_ring_race_look(ring, stream, true);
-    if (st == WHARF_OK)
-        st = signal_released(ring, stream, ring->first + (uint32_t)released,
-                             true);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_ring_race_look(ring, stream, true);
+    if (status == WHARF_OK)
+        status = signal_released(ring, stream, ring->first + (uint32_t)released,
+                                 true);
+    if (status != WHARF_OK)
+        return status;
     __atomic_store_n(&ring->ended, ring->ended + 1, __ATOMIC_RELAXED);
     ring->open = false;
     ring->held = false;
@@ -255,20 +255,21 @@ static wharf_status end(wharf_ring *ring, wharf_stream stream)
 
 wharf_status wharf_ring_consume_end(wharf_ring *ring, wharf_stream stream)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK)
-        st = wi_ring_check_stream(ring, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK)
+        status = wi_ring_check_stream(ring, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&ring->turn);
-    st = check_consumer(ring);
-    if (st == WHARF_OK && !ring->open)
-        st = wi_fail(WHARF_ESTATE, "begin one first (wharf_ring_consume_begin)",
-                     "no slot is begun");
-    if (st == WHARF_OK)
-        st = end(ring, stream);
+    status = check_consumer(ring);
+    if (status == WHARF_OK && !ring->open)
+        status =
+            wi_fail(WHARF_ESTATE, "begin one first (wharf_ring_consume_begin)",
+                    "no slot is begun");
+    if (status == WHARF_OK)
+        status = end(ring, stream);
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Join and leave
@@ -276,38 +277,39 @@ wharf_status wharf_ring_consume_end(wharf_ring *ring, wharf_stream stream)
 
 wharf_status wharf_ring_join(wharf_ring *ring)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK)
-        st = check_not_producer(ring);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK)
+        status = check_not_producer(ring);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&ring->turn);
     bool all = ring->mode == WHARF_RING_ALL;
     if (ring->owes)
-        st = wi_fail(WHARF_ESTATE, "leave again (wharf_ring_leave)",
-                     "rank %d left, and could not say so", ring->node->rank);
-    if (st != WHARF_OK) {
+        status =
+            wi_fail(WHARF_ESTATE, "leave again (wharf_ring_leave)",
+                    "rank %d left, and could not say so", ring->node->rank);
+    if (status != WHARF_OK) {
         pthread_mutex_unlock(&ring->turn);
-        return wi_call_end(st);
+        return wi_call_end(status);
     }
     if (all && wi_ring_part_of(ring, ring->node->rank) == WI_RING_OUT)
         ring->admitted = false;
     if (!part_change(ring, WI_RING_OUT, all ? WI_RING_ASKED : WI_RING_IN))
-        st = wi_fail(WHARF_ESTATE, "leave first (wharf_ring_leave)",
-                     "rank %d consumes already", ring->node->rank);
+        status = wi_fail(WHARF_ESTATE, "leave first (wharf_ring_leave)",
+                         "rank %d consumes already", ring->node->rank);
     else
         wi_ring_ring(&ring->control->answer);
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 static wharf_status say_left(wharf_ring *ring, wharf_stream stream)
 {
     uint64_t left = load(&own_member(ring)->left);
-    wharf_status st =
+    wharf_status status =
         signal_released(ring, stream, ring->first + (uint32_t)left, false);
-    ring->owes = st != WHARF_OK;
-    return st;
+    ring->owes = status != WHARF_OK;
+    return status;
 }
 
 /*
@@ -341,9 +343,9 @@ static wharf_status leave_all(wharf_ring *ring, wharf_stream stream)
 static wharf_status leave_shared(wharf_ring *ring, wharf_stream stream)
 {
     if (ring->held) {
-        wharf_status st = end(ring, stream);
+        wharf_status status = end(ring, stream);
         if (ring->held)
-            return st;
+            return status;
     }
     part_change(ring, WI_RING_IN, WI_RING_OUT);
     return WHARF_OK;
@@ -351,20 +353,20 @@ static wharf_status leave_shared(wharf_ring *ring, wharf_stream stream)
 
 wharf_status wharf_ring_leave(wharf_ring *ring, wharf_stream stream)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK)
-        st = wi_ring_check_stream(ring, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK)
+        status = wi_ring_check_stream(ring, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&ring->turn);
-    st = ring->owes ? WHARF_OK : check_consumer(ring);
-    if (st == WHARF_OK)
-        st = check_shut(ring);
-    if (st == WHARF_OK)
-        st = ring->mode == WHARF_RING_ALL ? leave_all(ring, stream)
-                                          : leave_shared(ring, stream);
-    if (st == WHARF_OK)
+    status = ring->owes ? WHARF_OK : check_consumer(ring);
+    if (status == WHARF_OK)
+        status = check_shut(ring);
+    if (status == WHARF_OK)
+        status = ring->mode == WHARF_RING_ALL ? leave_all(ring, stream)
+                                              : leave_shared(ring, stream);
+    if (status == WHARF_OK)
         wi_ring_ring(&ring->control->answer);
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

@@ -40,11 +40,12 @@ wharf_status wi_ring_signal(wharf_ring *ring, wharf_stream stream,
     if (stream != WHARF_RING_CPU)
         return device->ops->sync(device, stream, ring->how, steps, count, 0,
                                  NULL);
-    wharf_status st = device->ops->sync(device, device->ops->own_stream(device),
-                                        ring->how, steps, count, 0, NULL);
+    wharf_status status =
+        device->ops->sync(device, device->ops->own_stream(device), ring->how,
+                          steps, count, 0, NULL);
     /* Reading goes by the same stream, and is waited for. */
-    return st == WHARF_OK ? device->ops->read_words(device, &word, 1, &read)
-                          : st;
+    return status == WHARF_OK ? device->ops->read_words(device, &word, 1, &read)
+                              : status;
 }
 
 int wi_ring_taker(const wharf_ring *ring, uint64_t index)
@@ -113,11 +114,11 @@ static wharf_status read_released(const wharf_ring *ring, const demand *d,
     }
     if (count == 0)
         return WHARF_OK;
-    wharf_status st =
+    wharf_status status =
         node->device->ops->read_words(node->device, from, count, read);
-    for (int i = 0; i < count && st == WHARF_OK; i++)
+    for (int i = 0; i < count && status == WHARF_OK; i++)
         words[rank[i]] = (uint32_t)read[i];
-    return st;
+    return status;
 }
 
 /* The rank that is farthest behind, -1: none is. */
@@ -127,10 +128,10 @@ static wharf_status find_behind(const wharf_ring *ring, uint64_t slots,
     uint32_t words[WHARF_MAX_RANKS];
     demand d;
     ask(ring, slots, &d);
-    wharf_status st = read_released(ring, &d, words);
+    wharf_status status = read_released(ring, &d, words);
     *who = -1;
     *by = 0;
-    for (int r = 0; r < ring->node->size && st == WHARF_OK; r++) {
+    for (int r = 0; r < ring->node->size && status == WHARF_OK; r++) {
         if (!d.asked[r])
             continue;
         if ((int32_t)(d.value[r] - words[r]) > (int32_t)*by) {
@@ -138,16 +139,16 @@ static wharf_status find_behind(const wharf_ring *ring, uint64_t slots,
             *who = r;
         }
     }
-    return st;
+    return status;
 }
 
 static wharf_status fail_behind(const wharf_ring *ring, uint64_t slots)
 {
     int who;
     uint32_t by;
-    wharf_status st = find_behind(ring, slots, &who, &by);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = find_behind(ring, slots, &who, &by);
+    if (status != WHARF_OK)
+        return status;
     uint64_t owed = who < 0 ? 0 : wi_ring_owed(ring, who, 0, slots);
     uint64_t done = owed > by ? owed - by : 0;
     /* What was produced before it joined is not the rank's to release. */
@@ -209,12 +210,12 @@ static wharf_status hold_on_answers(wharf_ring *ring, bool (*done)(void *),
     wharf_error kept = *wi_error_record();
     for (;;) {
         wi_deadline look = wi_deadline_in_ms(LOOK_MS);
-        wharf_status st =
+        wharf_status status =
             wi_comm_wait(node->comm, node->rank, &ring->control->answer, done,
                          s, look < deadline ? look : deadline);
         *wi_error_record() = kept;
-        if (st != WHARF_ETIMEDOUT)
-            return st;
+        if (status != WHARF_ETIMEDOUT)
+            return status;
         if (wi_ring_on_host(ring))
             wi_ring_look(ring);
         if (wi_deadline_run_out(deadline))
@@ -231,9 +232,9 @@ static wharf_status poll_released(wharf_ring *ring, uint64_t slots,
         int who;
         uint32_t by;
         bool late = wi_deadline_run_out(deadline);
-        wharf_status st = find_behind(ring, slots, &who, &by);
-        if (st != WHARF_OK || who < 0)
-            return st;
+        wharf_status status = find_behind(ring, slots, &who, &by);
+        if (status != WHARF_OK || who < 0)
+            return status;
         if (late)
             return WHARF_ETIMEDOUT;
         wi_pauses_take(&pauses);
@@ -244,10 +245,10 @@ wharf_status wi_ring_hold_released(wharf_ring *ring, uint64_t slots,
                                    wi_deadline deadline)
 {
     seek s = {.ring = ring, .slots = slots};
-    wharf_status st = wi_ring_on_host(ring)
-                          ? hold_on_answers(ring, none_behind, &s, deadline)
-                          : poll_released(ring, slots, deadline);
-    return st == WHARF_ETIMEDOUT ? fail_behind(ring, slots) : st;
+    wharf_status status = wi_ring_on_host(ring)
+                              ? hold_on_answers(ring, none_behind, &s, deadline)
+                              : poll_released(ring, slots, deadline);
+    return status == WHARF_ETIMEDOUT ? fail_behind(ring, slots) : status;
 }
 
 wharf_status wi_ring_hold_taken(wharf_ring *ring, uint64_t slots,
@@ -255,16 +256,16 @@ wharf_status wi_ring_hold_taken(wharf_ring *ring, uint64_t slots,
 {
     while (ring->counted < slots) {
         seek s = {.ring = ring, .slots = ring->counted + 1};
-        wharf_status st = hold_on_answers(ring, is_taken, &s, deadline);
-        if (st == WHARF_ETIMEDOUT) {
+        wharf_status status = hold_on_answers(ring, is_taken, &s, deadline);
+        if (status == WHARF_ETIMEDOUT) {
             wi_fail(WHARF_ETIMEDOUT,
                     "let a rank consume, or raise the ring's timeout_ms",
                     "no consumer took slot %llu in time",
                     (unsigned long long)ring->counted);
-            st = wi_error_about(ring->node->rank);
+            status = wi_error_about(ring->node->rank);
         }
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
         ring->due[ring->counted % (uint64_t)ring->slots] =
             __atomic_add_fetch(&ring->count[s.who], 1, __ATOMIC_RELAXED);
         ring->counted++;
@@ -300,9 +301,10 @@ wharf_status wi_ring_hold_ahead(wharf_ring *ring, wi_deadline deadline)
                     ring->node->rank, (unsigned long long)ring->ahead);
             return wi_error_about(ring->node->rank);
         }
-        wharf_status st = ring->node->device->ops->health(ring->node->device);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status =
+            ring->node->device->ops->health(ring->node->device);
+        if (status != WHARF_OK)
+            return status;
         wi_pauses_take(&pauses);
     }
     return WHARF_OK;
@@ -317,11 +319,11 @@ wharf_status wi_ring_hold_filled(wharf_ring *ring, uint64_t index,
     for (;;) {
         uint64_t read;
         bool late = wi_deadline_run_out(deadline);
-        wharf_status st = wi_ring_check_producer(ring);
-        if (st == WHARF_OK)
-            st = device->ops->read_words(device, &word, 1, &read);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = wi_ring_check_producer(ring);
+        if (status == WHARF_OK)
+            status = device->ops->read_words(device, &word, 1, &read);
+        if (status != WHARF_OK)
+            return status;
         if ((int32_t)((uint32_t)read - (ring->first + (uint32_t)index + 1)) >=
             0)
             return WHARF_OK;

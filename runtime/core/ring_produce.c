@@ -43,11 +43,11 @@ wharf_status wi_ring_check_stream(const wharf_ring *ring, wharf_stream stream)
     bool capturing = false;
     if (stream == WHARF_RING_CPU)
         return WHARF_OK;
-    wharf_status st = device->ops->check_stream(device, stream);
-    if (st == WHARF_OK)
-        st = device->ops->capturing(device, stream, &capturing);
-    if (st != WHARF_OK || !capturing)
-        return st;
+    wharf_status status = device->ops->check_stream(device, stream);
+    if (status == WHARF_OK)
+        status = device->ops->capturing(device, stream, &capturing);
+    if (status != WHARF_OK || !capturing)
+        return status;
     return wi_fail(WHARF_EUNSUPPORTED,
                    "use a ring outside of graphs, notifies inside",
                    "the stream is being captured, and every slot of a ring has "
@@ -72,18 +72,18 @@ static wharf_status admit(wharf_ring *ring, int r)
     uint64_t left = load(&member->left);
     uint32_t asked = WI_RING_ASKED;
     uint64_t from = ring->next > left ? ring->next : left;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (!wi_ring_on_host(ring) && from - ring->sent[r] > STALE)
-        st = refresh(ring, wi_ring_filled(ring, r), from);
-    if (st == WHARF_OK && from - left > STALE) {
+        status = refresh(ring, wi_ring_filled(ring, r), from);
+    if (status == WHARF_OK && from - left > STALE) {
         if (wi_ring_on_host(ring))
             __atomic_store_n(&member->released, ring->first + (uint32_t)from,
                              __ATOMIC_RELEASE);
         else
-            st = refresh(ring, wi_ring_released(ring, r), from);
+            status = refresh(ring, wi_ring_released(ring, r), from);
     }
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     ring->sent[r] = from;
     __atomic_store_n(&member->from, from, __ATOMIC_RELAXED);
     __atomic_compare_exchange_n(&member->part, &asked, WI_RING_IN, false,
@@ -97,9 +97,9 @@ static wharf_status admit_all(wharf_ring *ring)
     for (int r = 0; r < ring->node->size; r++) {
         if (wi_ring_part_of(ring, r) != WI_RING_ASKED)
             continue;
-        wharf_status st = admit(ring, r);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = admit(ring, r);
+        if (status != WHARF_OK)
+            return status;
         any = true;
     }
     if (any)
@@ -181,9 +181,9 @@ static wharf_status wait_released(wharf_ring *ring, wharf_stream stream,
                 .address = wi_ring_released(ring, r),
             };
     }
-    wharf_status st = wait_for_steps(ring, stream, count);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wait_for_steps(ring, stream, count);
+    if (status != WHARF_OK)
+        return status;
     ring->waited = slots;
     ring->waited_stream = stream;
     ring->waited_thread = pthread_self();
@@ -198,55 +198,55 @@ static wharf_status begin(wharf_ring *ring, wharf_stream stream)
     uint64_t slots = ring->next + 1 > (uint64_t)ring->slots
                          ? ring->next + 1 - (uint64_t)ring->slots
                          : 0;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (ring->mode == WHARF_RING_SHARED)
-        st = wi_ring_hold_taken(ring, slots, deadline);
-    if (st == WHARF_OK)
-        st = wi_ring_hold_ahead(ring, deadline);
-    if (st == WHARF_OK && on_cpu && slots > 0)
-        st = wi_ring_hold_released(ring, slots, deadline);
-    if (st != WHARF_OK)
-        return st;
+        status = wi_ring_hold_taken(ring, slots, deadline);
+    if (status == WHARF_OK)
+        status = wi_ring_hold_ahead(ring, deadline);
+    if (status == WHARF_OK && on_cpu && slots > 0)
+        status = wi_ring_hold_released(ring, slots, deadline);
+    if (status != WHARF_OK)
+        return status;
     /* Before anybody's part is looked at: see wharf_ring_leave. */
     __atomic_store_n(&ring->control->begun, ring->next + 1, __ATOMIC_SEQ_CST);
     if (ring->mode == WHARF_RING_ALL)
-        st = admit_all(ring);
-    if (st == WHARF_OK && !on_cpu && slots > 0)
-        st = ring->mode == WHARF_RING_SHARED
-                 ? wait_taken(ring, stream, slots)
-                 : wait_released(ring, stream, slots);
-    return st;
+        status = admit_all(ring);
+    if (status == WHARF_OK && !on_cpu && slots > 0)
+        status = ring->mode == WHARF_RING_SHARED
+                     ? wait_taken(ring, stream, slots)
+                     : wait_released(ring, stream, slots);
+    return status;
 }
 
 wharf_status wharf_ring_produce_begin(wharf_ring *ring, wharf_stream stream,
                                       void **pointer, uint64_t *index)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK)
-        st = check_producer(ring);
-    if (st == WHARF_OK && !pointer)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "pointer is NULL");
-    if (st == WHARF_OK)
-        st = wi_ring_check_stream(ring, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK)
+        status = check_producer(ring);
+    if (status == WHARF_OK && !pointer)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "pointer is NULL");
+    if (status == WHARF_OK)
+        status = wi_ring_check_stream(ring, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&ring->turn);
-    st = check_shut(ring);
-    if (st == WHARF_OK && ring->control->closed)
-        st = wi_fail(WHARF_ESTATE, "create another ring",
-                     "the ring was closed after %llu slots",
-                     (unsigned long long)ring->next);
-    if (st == WHARF_OK)
-        st = begin(ring, stream);
-    if (st == WHARF_OK) {
+    status = check_shut(ring);
+    if (status == WHARF_OK && ring->control->closed)
+        status = wi_fail(WHARF_ESTATE, "create another ring",
+                         "the ring was closed after %llu slots",
+                         (unsigned long long)ring->next);
+    if (status == WHARF_OK)
+        status = begin(ring, stream);
+    if (status == WHARF_OK) {
         ring->open = true;
         *pointer = wi_ring_slot_at(ring, ring->next);
         if (index)
             *index = ring->next;
     }
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- End
@@ -290,11 +290,11 @@ static wharf_status signal_filled(wharf_ring *ring, wharf_stream stream)
 static wharf_status end(wharf_ring *ring, size_t bytes, wharf_stream stream)
 {
     wi_ring_note_of(ring, ring->next)->bytes = bytes;
-    wharf_status st = wi_ring_race_fill(ring, stream, bytes);
-    if (st == WHARF_OK && !wi_ring_on_host(ring))
-        st = signal_filled(ring, stream);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_ring_race_fill(ring, stream, bytes);
+    if (status == WHARF_OK && !wi_ring_on_host(ring))
+        status = signal_filled(ring, stream);
+    if (status != WHARF_OK)
+        return status;
     ring->open = false;
     ring->next++;
     __atomic_store_n(&ring->ended, ring->ended + 1, __ATOMIC_RELAXED);
@@ -306,25 +306,26 @@ static wharf_status end(wharf_ring *ring, size_t bytes, wharf_stream stream)
 wharf_status wharf_ring_produce_end(wharf_ring *ring, size_t bytes,
                                     wharf_stream stream)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK)
-        st = check_producer(ring);
-    if (st == WHARF_OK && bytes > ring->slot_bytes)
-        st = wi_fail(WHARF_EARG, "create the ring with larger slots",
-                     "%zu bytes are said to be in a slot of %zu", bytes,
-                     ring->slot_bytes);
-    if (st == WHARF_OK)
-        st = wi_ring_check_stream(ring, stream);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK)
+        status = check_producer(ring);
+    if (status == WHARF_OK && bytes > ring->slot_bytes)
+        status = wi_fail(WHARF_EARG, "create the ring with larger slots",
+                         "%zu bytes are said to be in a slot of %zu", bytes,
+                         ring->slot_bytes);
+    if (status == WHARF_OK)
+        status = wi_ring_check_stream(ring, stream);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&ring->turn);
     if (!ring->open)
-        st = wi_fail(WHARF_ESTATE, "begin one first (wharf_ring_produce_begin)",
-                     "no slot is begun");
-    if (st == WHARF_OK)
-        st = end(ring, bytes, stream);
+        status =
+            wi_fail(WHARF_ESTATE, "begin one first (wharf_ring_produce_begin)",
+                    "no slot is begun");
+    if (status == WHARF_OK)
+        status = end(ring, bytes, stream);
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 /* ---- Close and drain
@@ -332,39 +333,39 @@ wharf_status wharf_ring_produce_end(wharf_ring *ring, size_t bytes,
 
 wharf_status wharf_ring_close(wharf_ring *ring)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK)
-        st = check_producer(ring);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK)
+        status = check_producer(ring);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&ring->turn);
-    st = check_shut(ring);
-    if (st == WHARF_OK) {
+    status = check_shut(ring);
+    if (status == WHARF_OK) {
         __atomic_store_n(&ring->control->closed, 1, __ATOMIC_SEQ_CST);
         wi_ring_ring(&ring->control->news);
     }
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 wharf_status wharf_ring_drain(wharf_ring *ring, int timeout_ms)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st == WHARF_OK)
-        st = check_producer(ring);
-    if (st == WHARF_OK && timeout_ms < 0)
-        st = wi_fail(WHARF_EARG, "pass milliseconds, or 0", "timeout_ms is %d",
-                     timeout_ms);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status == WHARF_OK)
+        status = check_producer(ring);
+    if (status == WHARF_OK && timeout_ms < 0)
+        status = wi_fail(WHARF_EARG, "pass milliseconds, or 0",
+                         "timeout_ms is %d", timeout_ms);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wi_deadline deadline =
         timeout_ms ? wi_deadline_in_ms(timeout_ms) : wi_ring_deadline(ring);
     pthread_mutex_lock(&ring->turn);
-    st = check_shut(ring);
-    if (st == WHARF_OK && ring->mode == WHARF_RING_SHARED)
-        st = wi_ring_hold_taken(ring, ring->next, deadline);
-    if (st == WHARF_OK && ring->next > 0)
-        st = wi_ring_hold_released(ring, ring->next, deadline);
+    status = check_shut(ring);
+    if (status == WHARF_OK && ring->mode == WHARF_RING_SHARED)
+        status = wi_ring_hold_taken(ring, ring->next, deadline);
+    if (status == WHARF_OK && ring->next > 0)
+        status = wi_ring_hold_released(ring, ring->next, deadline);
     pthread_mutex_unlock(&ring->turn);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

@@ -49,12 +49,12 @@ wharf_status wi_ring_race_look(wharf_ring *ring, wharf_stream stream, bool end)
         return WHARF_OK;
     uint32_t found =
         FOUND | ((uint32_t)ring->next & INDEX_MASK) << 1 | (uint32_t)end;
-    wharf_status st = device->ops->sums->compare(
+    wharf_status status = device->ops->sums->compare(
         device, stream_of(ring, stream), wi_ring_slot_at(ring, ring->next),
         wi_ring_note_of(ring, ring->next)->bytes, sum_of(ring),
         &ring->report[1], found);
     wi_ring_race_collect(ring);
-    return st;
+    return status;
 }
 
 /* The whole number of a slot of which the lower bits were reported. */
@@ -107,29 +107,29 @@ void wi_ring_race_collect(wharf_ring *ring)
 /* The first race since this was last asked. */
 static wharf_status tell_race(wharf_ring *ring)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     pthread_mutex_lock(&ring->watch);
     if (ring->raced) {
         wi_fail(WHARF_EDATA, NULL, "%s", "");
         wharf_error fresh = *wi_error_record();
         *wi_error_record() = ring->race;
         memcpy(wi_error_record()->call, fresh.call, sizeof fresh.call);
-        st = WHARF_EDATA;
+        status = WHARF_EDATA;
     }
     ring->raced = false;
     pthread_mutex_unlock(&ring->watch);
-    return st;
+    return status;
 }
 
 wharf_status wharf_ring_check(wharf_ring *ring)
 {
-    wharf_status st = wi_ring_enter(__func__, ring);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_ring_enter(__func__, ring);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     wi_ring_race_collect(ring);
-    st = tell_race(ring);
+    status = tell_race(ring);
     wi_ring_ask_producer(ring);
-    if (st == WHARF_OK)
-        st = wi_ring_check_producer(ring);
-    return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = wi_ring_check_producer(ring);
+    return wi_call_end(status);
 }

@@ -186,12 +186,12 @@ static wharf_status watch_start(void)
 {
     wi_cond_init(&watch.wake);
     watch.ending = false;
-    wharf_status st =
+    wharf_status status =
         wi_thread_start(&watch.thread, watch_run, NULL,
                         "a thread that watches for dead ranks of rings");
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         pthread_cond_destroy(&watch.wake);
-    return st;
+    return status;
 }
 
 static void watch_stop(void)
@@ -206,18 +206,18 @@ static void watch_stop(void)
 
 wharf_status wi_ring_watch_add(wharf_ring *ring)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     pthread_mutex_lock(&watch.life);
     if (!watch.rings)
-        st = watch_start();
-    if (st == WHARF_OK) {
+        status = watch_start();
+    if (status == WHARF_OK) {
         pthread_mutex_lock(&watch.lock);
         ring->next_watched = watch.rings;
         watch.rings = ring;
         pthread_mutex_unlock(&watch.lock);
     }
     pthread_mutex_unlock(&watch.life);
-    return st;
+    return status;
 }
 
 void wi_ring_watch_remove(wharf_ring *ring)

@@ -156,13 +156,13 @@ wharf_status wi_rescue_start(wharf_node *node)
     rescue->node = node;
     pthread_mutex_init(&rescue->lock, NULL);
     wi_cond_init(&rescue->changed);
-    wharf_status st = wi_thread_start(&rescue->thread, watch, rescue,
-                                      "a thread that watches for dead ranks");
-    if (st == WHARF_OK)
+    wharf_status status = wi_thread_start(
+        &rescue->thread, watch, rescue, "a thread that watches for dead ranks");
+    if (status == WHARF_OK)
         node->rescue = rescue;
     else
         rescue_free(rescue);
-    return st;
+    return status;
 }
 
 /* Under the lock from here to the end. */
@@ -199,9 +199,9 @@ wharf_status wi_signal_quiesce(wharf_node *node)
     rescue->wait_number++;
     rescue->waiting = true;
     tell(rescue);
-    wharf_status st = device->ops->quiesce(device);
+    wharf_status status = device->ops->quiesce(device);
     pthread_mutex_lock(&rescue->lock);
     rescue->waiting = false;
     tell(rescue);
-    return st;
+    return status;
 }

@@ -41,9 +41,9 @@ static wharf_status hold_for_event(const wharf_node *node, wi_event *event,
         wharf_status alive = ask ? check_ranks(node) : WHARF_OK;
         wharf_error cause = *wi_error_record();
         bool late = wi_deadline_run_out(deadline);
-        wharf_status st = node->device->ops->event_query(event);
-        if (st != WHARF_ENOTREADY)
-            return st;
+        wharf_status status = node->device->ops->event_query(event);
+        if (status != WHARF_ENOTREADY)
+            return status;
         if (alive != WHARF_OK) {
             *wi_error_record() = cause;
             return alive;
@@ -63,16 +63,16 @@ wharf_status wi_stream_hold(const wharf_node *node, wharf_stream stream,
 {
     wi_device *device = node->device;
     wi_event *event;
-    wharf_status st = device->ops->event_create(device, &event);
-    if (st != WHARF_OK)
-        return st;
-    st = device->ops->event_record(event, stream);
-    if (st == WHARF_OK)
-        st = hold_for_event(node, event, deadline);
+    wharf_status status = device->ops->event_create(device, &event);
+    if (status != WHARF_OK)
+        return status;
+    status = device->ops->event_record(event, stream);
+    if (status == WHARF_OK)
+        status = hold_for_event(node, event, deadline);
     wharf_error cause = *wi_error_record();
     device->ops->event_destroy(event);
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 static wharf_status synchronize(wharf_node *node, wharf_stream stream,
@@ -83,14 +83,14 @@ static wharf_status synchronize(wharf_node *node, wharf_stream stream,
     if (timeout_ms < 0)
         return wi_fail(WHARF_EARG, "pass milliseconds, or 0 for the node's",
                        "timeout_ms is %d", timeout_ms);
-    wharf_status st = device->ops->check_stream(device, stream);
-    if (st == WHARF_OK)
-        st = device->ops->capturing(device, stream, &capturing);
-    if (st == WHARF_OK && capturing)
+    wharf_status status = device->ops->check_stream(device, stream);
+    if (status == WHARF_OK)
+        status = device->ops->capturing(device, stream, &capturing);
+    if (status == WHARF_OK && capturing)
         return wi_fail(WHARF_EUNSUPPORTED, "wait after the graph was launched",
                        "the stream is being captured");
-    if (st != WHARF_OK || node->backend == WHARF_BACKEND_HOST)
-        return st;
+    if (status != WHARF_OK || node->backend == WHARF_BACKEND_HOST)
+        return status;
     return wi_stream_hold(node, stream,
                           timeout_ms ? wi_deadline_in_ms(timeout_ms)
                                      : wi_node_deadline(node));
@@ -99,8 +99,8 @@ static wharf_status synchronize(wharf_node *node, wharf_stream stream,
 wharf_status wharf_stream_synchronize(wharf_node *node, wharf_stream stream,
                                       int timeout_ms)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK)
-        st = synchronize(node, stream, timeout_ms);
-    return wi_call_end(st);
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK)
+        status = synchronize(node, stream, timeout_ms);
+    return wi_call_end(status);
 }

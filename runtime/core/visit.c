@@ -36,12 +36,12 @@ static wharf_status find_gpus(wharf_node *node, wi_device_desc *own)
 {
     wi_device_desc *seen = wi_calloc(WHARF_MAX_GPUS, sizeof *seen);
     int count = 0;
-    wharf_status st = seen ? WHARF_OK : WHARF_ENOMEM;
-    if (st == WHARF_OK)
-        st = wi_device_cuda.enumerate(seen, WHARF_MAX_GPUS, &count);
+    wharf_status status = seen ? WHARF_OK : WHARF_ENOMEM;
+    if (status == WHARF_OK)
+        status = wi_device_cuda.enumerate(seen, WHARF_MAX_GPUS, &count);
     int mine = node->gpu_of_rank[node->rank];
     bool found = false;
-    for (int i = 0; i < count && st == WHARF_OK; i++)
+    for (int i = 0; i < count && status == WHARF_OK; i++)
         for (int g = 0; g < node->gpus; g++) {
             if (memcmp(seen[i].uuid, node->gpu[g].desc.uuid,
                        sizeof seen[i].uuid) != 0)
@@ -53,8 +53,8 @@ static wharf_status find_gpus(wharf_node *node, wi_device_desc *own)
             found = true;
         }
     wi_free(seen);
-    if (st != WHARF_OK || found)
-        return st;
+    if (status != WHARF_OK || found)
+        return status;
     char uuid[48];
     wi_uuid_format(&node->gpu[mine].desc, uuid);
     return wi_fail(WHARF_ENODEV,
@@ -106,11 +106,11 @@ static wharf_status copies_prepare(wharf_node *node)
         {WI_SETTING_COPY_KERNEL_MOST, &node->settings.copy_kernel_most},
         {WI_SETTING_COPY_BLOCKS, &node->settings.copy_blocks},
     };
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (st == WHARF_OK)
-            st = wi_config_number(numbers[i].id, numbers[i].to, NULL);
-    return st == WHARF_OK ? wi_copy_open(node) : st;
+        if (status == WHARF_OK)
+            status = wi_config_number(numbers[i].id, numbers[i].to, NULL);
+    return status == WHARF_OK ? wi_copy_open(node) : status;
 }
 
 static wharf_status open_device(wharf_node *node, const wi_visit_wish *wish)
@@ -119,18 +119,18 @@ static wharf_status open_device(wharf_node *node, const wi_visit_wish *wish)
         node->backend == WHARF_BACKEND_CUDA ? &wi_device_cuda : &wi_device_host;
     wi_device_desc own;
     int count;
-    wharf_status st = node->backend == WHARF_BACKEND_CUDA
-                          ? find_gpus(node, &own)
-                          : ops->enumerate(&own, 1, &count);
-    if (st == WHARF_OK)
-        st = ops->open(&own, &node->device);
-    if (st == WHARF_OK)
-        st = copies_prepare(node);
-    if (st == WHARF_OK && !wish->keep_current)
-        st = ops->make_current(node->device);
-    if (st == WHARF_OK)
+    wharf_status status = node->backend == WHARF_BACKEND_CUDA
+                              ? find_gpus(node, &own)
+                              : ops->enumerate(&own, 1, &count);
+    if (status == WHARF_OK)
+        status = ops->open(&own, &node->device);
+    if (status == WHARF_OK)
+        status = copies_prepare(node);
+    if (status == WHARF_OK && !wish->keep_current)
+        status = ops->make_current(node->device);
+    if (status == WHARF_OK)
         find_ways(node);
-    return st;
+    return status;
 }
 
 /* ---- Buffers ------------------------------------------------------------- */
@@ -154,29 +154,29 @@ static wharf_status read_buffers(wi_bundle_cursor *cursor,
 {
     wi_visit *visit = node->visit;
     int before = visit->count;
-    wharf_status st = room_for(visit, head->buffers);
-    for (int i = 0; i < head->buffers && st == WHARF_OK; i++) {
-        st = wi_visit_read_buffer(cursor, node, visit->read_only,
-                                  &visit->buffer[visit->count]);
-        visit->count += st == WHARF_OK;
+    wharf_status status = room_for(visit, head->buffers);
+    for (int i = 0; i < head->buffers && status == WHARF_OK; i++) {
+        status = wi_visit_read_buffer(cursor, node, visit->read_only,
+                                      &visit->buffer[visit->count]);
+        visit->count += status == WHARF_OK;
     }
-    if (st == WHARF_OK && (cursor->at != cursor->bundle->length ||
-                           cursor->fd != cursor->bundle->count))
-        st = wi_visit_nonsense("more follows byte", (long long)cursor->at);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK && (cursor->at != cursor->bundle->length ||
+                               cursor->fd != cursor->bundle->count))
+        status = wi_visit_nonsense("more follows byte", (long long)cursor->at);
+    if (status == WHARF_OK)
         return WHARF_OK;
     wharf_error cause = *wi_error_record();
     while (visit->count > before)
         wi_visit_drop_buffer(visit->buffer[--visit->count]);
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 static wharf_status read_head(wi_bundle_cursor *cursor, wi_wire_head *head)
 {
-    wharf_status st = wi_bundle_take(cursor, head, sizeof *head, 1);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_bundle_take(cursor, head, sizeof *head, 1);
+    if (status != WHARF_OK)
+        return status;
     if (head->magic != WI_VISIT_MAGIC)
         return wi_visit_nonsense("a mark", head->magic);
     if (head->version != WHARF_VERSION_NUMBER)
@@ -221,9 +221,9 @@ static wharf_status begin(wi_bundle *bundle, const wi_visit_wish *wish,
     wi_bundle_cursor cursor = {.bundle = bundle};
     wi_wire_head head;
     wharf_node *node;
-    wharf_status st = read_head(&cursor, &head);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = read_head(&cursor, &head);
+    if (status != WHARF_OK)
+        return status;
     if (!WI_NEW(node))
         return WHARF_ENOMEM;
     pthread_mutex_init(&node->collective, NULL);
@@ -233,20 +233,20 @@ static wharf_status begin(wi_bundle *bundle, const wi_visit_wish *wish,
     }
     node->visit->mark = head.node;
     node->visit->read_only = wish->read_only;
-    st = wi_handle_add(node, WI_HANDLE_NODE);
-    if (st == WHARF_OK)
-        st = wi_visit_read_node(&cursor, &head, node);
-    if (st == WHARF_OK)
-        st = choose_rank(node, wish);
-    if (st == WHARF_OK)
-        st = open_device(node, wish);
-    if (st == WHARF_OK)
-        st = read_buffers(&cursor, &head, node);
-    if (st != WHARF_OK) {
+    status = wi_handle_add(node, WI_HANDLE_NODE);
+    if (status == WHARF_OK)
+        status = wi_visit_read_node(&cursor, &head, node);
+    if (status == WHARF_OK)
+        status = choose_rank(node, wish);
+    if (status == WHARF_OK)
+        status = open_device(node, wish);
+    if (status == WHARF_OK)
+        status = read_buffers(&cursor, &head, node);
+    if (status != WHARF_OK) {
         wharf_error cause = *wi_error_record();
         guest_delete(node);
         *wi_error_record() = cause;
-        return st;
+        return status;
     }
     wi_stat_add(WI_STAT_live_nodes, 1);
     *out = node;
@@ -258,13 +258,13 @@ wharf_status wi_visit_begin(int socket, const wi_visit_wish *wish,
 {
     static const wi_visit_wish none;
     wi_bundle bundle = {0};
-    wharf_status st = wi_config_check();
-    if (st == WHARF_OK)
-        st = wi_bundle_receive(&bundle, socket, deadline);
-    if (st == WHARF_OK)
-        st = begin(&bundle, wish ? wish : &none, node);
+    wharf_status status = wi_config_check();
+    if (status == WHARF_OK)
+        status = wi_bundle_receive(&bundle, socket, deadline);
+    if (status == WHARF_OK)
+        status = begin(&bundle, wish ? wish : &none, node);
     wi_bundle_clear(&bundle);
-    return st;
+    return status;
 }
 
 /* What further offers say of the node was taken with the first. */
@@ -276,12 +276,12 @@ static wharf_status skip_node(wi_bundle_cursor *cursor,
         return wi_fail(WHARF_EARG, "visit the other node by itself",
                        "an offer of another node came");
     wharf_node spare = {0};
-    wharf_status st = wi_visit_read_node(cursor, head, &spare);
+    wharf_status status = wi_visit_read_node(cursor, head, &spare);
     wi_free(spare.gpu);
     wi_free(spare.peers);
     wi_free(spare.gpu_of_rank);
     wi_free(spare.lines);
-    return st;
+    return status;
 }
 
 wharf_status wi_visit_add(wharf_node *node, int socket, wi_deadline deadline)
@@ -289,15 +289,15 @@ wharf_status wi_visit_add(wharf_node *node, int socket, wi_deadline deadline)
     wi_bundle bundle = {0};
     wi_bundle_cursor cursor = {.bundle = &bundle};
     wi_wire_head head;
-    wharf_status st = wi_bundle_receive(&bundle, socket, deadline);
-    if (st == WHARF_OK)
-        st = read_head(&cursor, &head);
-    if (st == WHARF_OK)
-        st = skip_node(&cursor, &head, node);
-    if (st == WHARF_OK)
-        st = read_buffers(&cursor, &head, node);
+    wharf_status status = wi_bundle_receive(&bundle, socket, deadline);
+    if (status == WHARF_OK)
+        status = read_head(&cursor, &head);
+    if (status == WHARF_OK)
+        status = skip_node(&cursor, &head, node);
+    if (status == WHARF_OK)
+        status = read_buffers(&cursor, &head, node);
     wi_bundle_clear(&bundle);
-    return st;
+    return status;
 }
 
 int wi_visit_buffers(const wharf_node *node)

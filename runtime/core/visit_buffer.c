@@ -137,17 +137,18 @@ static wharf_status read_segments(wi_bundle_cursor *cursor, wi_mapping *m)
     size_t ranks = (size_t)m->node->size;
     uint64_t offsets[WHARF_MAX_RANKS];
     int32_t blocks[WHARF_MAX_RANKS];
-    wharf_status st = wi_bundle_take(cursor, m->sizes, sizeof *m->sizes, ranks);
-    if (st == WHARF_OK)
-        st = wi_bundle_take(cursor, offsets, sizeof *offsets, ranks);
-    if (st == WHARF_OK)
-        st = wi_bundle_take(cursor, blocks, sizeof *blocks, ranks);
-    for (size_t r = 0; r < ranks && st == WHARF_OK; r++) {
-        /* cppcheck-suppress uninitvar ; taken above, or st is not OK */
+    wharf_status status =
+        wi_bundle_take(cursor, m->sizes, sizeof *m->sizes, ranks);
+    if (status == WHARF_OK)
+        status = wi_bundle_take(cursor, offsets, sizeof *offsets, ranks);
+    if (status == WHARF_OK)
+        status = wi_bundle_take(cursor, blocks, sizeof *blocks, ranks);
+    for (size_t r = 0; r < ranks && status == WHARF_OK; r++) {
+        /* cppcheck-suppress uninitvar ; taken above, or status is not OK */
         m->layout.offset_of_rank[r] = offsets[r];
         m->layout.block_of_rank[r] = blocks[r];
     }
-    return st;
+    return status;
 }
 
 /* Imports a block; its descriptors are the block's from then on. */
@@ -168,14 +169,14 @@ static wharf_status take_block(wi_bundle_cursor *cursor, wi_mapping *m, int b,
 
 static wharf_status read_blocks(wi_bundle_cursor *cursor, wi_mapping *m)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     size_t from = 0;
-    for (int b = 0; b < m->layout.blocks && st == WHARF_OK; b++) {
+    for (int b = 0; b < m->layout.blocks && status == WHARF_OK; b++) {
         wi_wire_block in;
-        st = wi_bundle_take(cursor, &in, sizeof in, 1);
-        if (st == WHARF_OK)
-            st = check_block(m->node, m, &in, from);
-        if (st != WHARF_OK)
+        status = wi_bundle_take(cursor, &in, sizeof in, 1);
+        if (status == WHARF_OK)
+            status = check_block(m->node, m, &in, from);
+        if (status != WHARF_OK)
             break;
         m->layout.block[b] = (wi_layout_block){
             .owner = in.owner,
@@ -185,9 +186,9 @@ static wharf_status read_blocks(wi_bundle_cursor *cursor, wi_mapping *m)
             .bytes = in.bytes,
         };
         from = in.offset + in.bytes;
-        st = take_block(cursor, m, b, &in);
+        status = take_block(cursor, m, b, &in);
     }
-    return st == WHARF_OK ? check_segments(m) : st;
+    return status == WHARF_OK ? check_segments(m) : status;
 }
 
 /* ---- Mapping ------------------------------------------------------------- */
@@ -201,8 +202,9 @@ static wharf_status reserve(wi_mapping *m, const wi_wire_buffer *in)
         m->same_address = m->layout.bytes == 0;
         return WHARF_OK;
     }
-    wharf_status st = ops->reserve(device, wish, m->layout.bytes, &m->range);
-    if (st == WHARF_OK) {
+    wharf_status status =
+        ops->reserve(device, wish, m->layout.bytes, &m->range);
+    if (status == WHARF_OK) {
         m->same_address = in->same_address != 0;
         return WHARF_OK;
     }
@@ -214,14 +216,14 @@ static wharf_status reserve(wi_mapping *m, const wi_wire_buffer *in)
 
 static wharf_status map_blocks(wi_mapping *m)
 {
-    wharf_status st = WHARF_OK;
-    for (int b = 0; b < m->layout.blocks && st == WHARF_OK; b++)
-        st = m->way->ops->map(
+    wharf_status status = WHARF_OK;
+    for (int b = 0; b < m->layout.blocks && status == WHARF_OK; b++)
+        status = m->way->ops->map(
             m->node->device, m->block[b], &m->range, m->layout.block[b].offset,
             wi_mapping_write_protected(m, b) ? WI_ACCESS_READ
                                              : WI_ACCESS_READ_WRITE,
             &m->pointer[b]);
-    return st;
+    return status;
 }
 
 static wharf_status buffer_new(wharf_node *node, wi_mapping *m,
@@ -230,10 +232,10 @@ static wharf_status buffer_new(wharf_node *node, wi_mapping *m,
     wharf_buffer *buffer;
     if (!WI_NEW(buffer))
         return WHARF_ENOMEM;
-    wharf_status st = wi_handle_add(buffer, WI_HANDLE_BUFFER);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_handle_add(buffer, WI_HANDLE_BUFFER);
+    if (status != WHARF_OK) {
         wi_free(buffer);
-        return st;
+        return status;
     }
     pthread_mutex_init(&buffer->lock, NULL);
     buffer->node = node;
@@ -255,26 +257,26 @@ wharf_status wi_visit_read_buffer(wi_bundle_cursor *cursor, wharf_node *node,
 {
     wi_wire_buffer in;
     wi_mapping *m = NULL;
-    wharf_status st = wi_bundle_take(cursor, &in, sizeof in, 1);
-    if (st == WHARF_OK) {
+    wharf_status status = wi_bundle_take(cursor, &in, sizeof in, 1);
+    if (status == WHARF_OK) {
         in.name[sizeof in.name - 1] = '\0';
-        st = check_buffer(node, &in);
+        status = check_buffer(node, &in);
     }
-    if (st == WHARF_OK)
-        st = mapping_new(node, &in, read_only, &m);
-    if (st == WHARF_OK)
-        st = read_segments(cursor, m);
-    if (st == WHARF_OK)
-        st = read_blocks(cursor, m);
-    if (st == WHARF_OK)
-        st = reserve(m, &in);
-    if (st == WHARF_OK)
-        st = map_blocks(m);
-    if (st == WHARF_OK)
-        st = buffer_new(node, m, &in, buffer);
-    if (st != WHARF_OK)
+    if (status == WHARF_OK)
+        status = mapping_new(node, &in, read_only, &m);
+    if (status == WHARF_OK)
+        status = read_segments(cursor, m);
+    if (status == WHARF_OK)
+        status = read_blocks(cursor, m);
+    if (status == WHARF_OK)
+        status = reserve(m, &in);
+    if (status == WHARF_OK)
+        status = map_blocks(m);
+    if (status == WHARF_OK)
+        status = buffer_new(node, m, &in, buffer);
+    if (status != WHARF_OK)
         mapping_drop(m);
-    return st;
+    return status;
 }
 
 void wi_visit_drop_buffer(wharf_buffer *buffer)

@@ -75,9 +75,9 @@ static wharf_status take_peers(wi_bundle_cursor *cursor, wharf_node *node,
 wharf_status wi_visit_read_node(wi_bundle_cursor *cursor,
                                 const wi_wire_head *head, wharf_node *node)
 {
-    wharf_status st = check_head(head);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = check_head(head);
+    if (status != WHARF_OK)
+        return status;
     size_t ranks = (size_t)head->size, gpus = (size_t)head->gpus;
     node->rank = head->rank;
     node->size = head->size;
@@ -94,16 +94,17 @@ wharf_status wi_visit_read_node(wi_bundle_cursor *cursor,
     node->lines = wi_calloc(ranks, sizeof *node->lines);
     if (!node->gpu || !node->peers || !node->gpu_of_rank || !node->lines)
         return WHARF_ENOMEM;
-    st = wi_bundle_take(cursor, node->gpu, sizeof *node->gpu, gpus);
-    if (st == WHARF_OK && padded > cursor->bundle->length - cursor->at)
-        st = wi_visit_nonsense("it ends after byte",
-                               (long long)cursor->bundle->length);
-    if (st == WHARF_OK)
-        st = take_peers(cursor, node, gpus * gpus);
-    if (st == WHARF_OK)
-        st = wi_bundle_take(cursor, node->gpu_of_rank,
-                            sizeof *node->gpu_of_rank, ranks);
-    if (st == WHARF_OK)
-        st = wi_bundle_take(cursor, node->lines, sizeof *node->lines, ranks);
-    return st == WHARF_OK ? check_gpus(node) : st;
+    status = wi_bundle_take(cursor, node->gpu, sizeof *node->gpu, gpus);
+    if (status == WHARF_OK && padded > cursor->bundle->length - cursor->at)
+        status = wi_visit_nonsense("it ends after byte",
+                                   (long long)cursor->bundle->length);
+    if (status == WHARF_OK)
+        status = take_peers(cursor, node, gpus * gpus);
+    if (status == WHARF_OK)
+        status = wi_bundle_take(cursor, node->gpu_of_rank,
+                                sizeof *node->gpu_of_rank, ranks);
+    if (status == WHARF_OK)
+        status =
+            wi_bundle_take(cursor, node->lines, sizeof *node->lines, ranks);
+    return status == WHARF_OK ? check_gpus(node) : status;
 }

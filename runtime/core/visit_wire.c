@@ -120,14 +120,14 @@ static wharf_status piece_send(int socket, const piece *out, const int *fds,
     wi_sys_room room;
     size_t sent;
     wi_sys_fds_put(&message, &room, fds, (int)out->head.fds);
-    wharf_status st = wi_sys_sendmsg(socket, &message, &sent);
+    wharf_status status = wi_sys_sendmsg(socket, &message, &sent);
     *crowded = false;
-    if (st == WHARF_OK || st == WHARF_ENOTREADY)
-        return st;
+    if (status == WHARF_OK || status == WHARF_ENOTREADY)
+        return status;
     if (wi_sys_peer_gone())
         return gone();
     *crowded = wi_sys_crowded();
-    return *crowded ? WHARF_ENOTREADY : st;
+    return *crowded ? WHARF_ENOTREADY : status;
 }
 
 wharf_status wi_bundle_send_on(const wi_bundle *bundle, int socket,
@@ -136,8 +136,8 @@ wharf_status wi_bundle_send_on(const wi_bundle *bundle, int socket,
     piece *out;
     if (!WI_NEW(out))
         return WHARF_ENOMEM;
-    wharf_status st = WHARF_OK;
-    while (st == WHARF_OK &&
+    wharf_status status = WHARF_OK;
+    while (status == WHARF_OK &&
            (sending->at < bundle->length || sending->fd < bundle->count)) {
         size_t bytes = bundle->length - sending->at;
         int fds = bundle->count - sending->fd;
@@ -150,15 +150,15 @@ wharf_status wi_bundle_send_on(const wi_bundle *bundle, int socket,
             .total_fds = (uint32_t)bundle->count,
         };
         memcpy(out->bytes, bundle->bytes + sending->at, out->head.bytes);
-        st = piece_send(socket, out, bundle->fds + sending->fd,
-                        &sending->crowded);
-        if (st == WHARF_OK) {
+        status = piece_send(socket, out, bundle->fds + sending->fd,
+                            &sending->crowded);
+        if (status == WHARF_OK) {
             sending->at += out->head.bytes;
             sending->fd += (int)out->head.fds;
         }
     }
     wi_free(out);
-    return st;
+    return status;
 }
 
 wharf_status wi_bundle_send(const wi_bundle *bundle, int socket,
@@ -166,14 +166,14 @@ wharf_status wi_bundle_send(const wi_bundle *bundle, int socket,
 {
     wi_sending sending = {0};
     for (;;) {
-        wharf_status st = wi_bundle_send_on(bundle, socket, &sending);
-        if (st != WHARF_ENOTREADY)
-            return st;
+        wharf_status status = wi_bundle_send_on(bundle, socket, &sending);
+        if (status != WHARF_ENOTREADY)
+            return status;
         if (sending.crowded)
             wi_sleep_ns(WI_NS_PER_MS);
-        st = wait_for(socket, POLLOUT, deadline);
-        if (st != WHARF_OK)
-            return st;
+        status = wait_for(socket, POLLOUT, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
 }
 
@@ -182,19 +182,19 @@ static wharf_status take_fds(wi_bundle *bundle, struct msghdr *message)
 {
     int fds[PIECE_FDS];
     int count = wi_sys_fds_take(message, fds);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (count < 0)
         return wi_fail_os(EMFILE,
                           "raise the limit of open files of this process "
                           "(ulimit -n)",
                           "no room for the descriptors of an offer");
     for (int i = 0; i < count; i++) {
-        if (st == WHARF_OK)
-            st = wi_bundle_put_fd(bundle, fds[i]);
-        if (st != WHARF_OK)
+        if (status == WHARF_OK)
+            status = wi_bundle_put_fd(bundle, fds[i]);
+        if (status != WHARF_OK)
             wi_sys_close(&fds[i]);
     }
-    return st;
+    return status;
 }
 
 static wharf_status piece_receive(wi_bundle *bundle, piece *in, int socket,
@@ -206,26 +206,28 @@ static wharf_status piece_receive(wi_bundle *bundle, piece *in, int socket,
         struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
         size_t bytes;
         wi_sys_fds_expect(&message, &room, PIECE_FDS);
-        wharf_status st = wi_sys_recvmsg(socket, &message, &bytes);
-        if (st == WHARF_OK) {
+        wharf_status status = wi_sys_recvmsg(socket, &message, &bytes);
+        if (status == WHARF_OK) {
             int before = bundle->count;
-            st = take_fds(bundle, &message);
-            if (st == WHARF_OK && bytes == 0)
+            status = take_fds(bundle, &message);
+            if (status == WHARF_OK && bytes == 0)
                 return gone();
-            if (st == WHARF_OK &&
+            if (status == WHARF_OK &&
                 (bytes < sizeof in->head || in->head.magic != WI_VISIT_MAGIC ||
                  bytes != sizeof in->head + in->head.bytes))
-                st = wi_visit_nonsense("a piece of bytes", (long long)bytes);
-            if (st == WHARF_OK &&
+                status =
+                    wi_visit_nonsense("a piece of bytes", (long long)bytes);
+            if (status == WHARF_OK &&
                 in->head.fds != (uint32_t)(bundle->count - before))
-                st = wi_visit_nonsense("descriptors missing of", in->head.fds);
-            return st;
+                status =
+                    wi_visit_nonsense("descriptors missing of", in->head.fds);
+            return status;
         }
-        if (st != WHARF_ENOTREADY)
-            return wi_sys_peer_gone() ? gone() : st;
-        st = wait_for(socket, POLLIN, deadline);
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_ENOTREADY)
+            return wi_sys_peer_gone() ? gone() : status;
+        status = wait_for(socket, POLLIN, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
 }
 
@@ -265,19 +267,19 @@ wharf_status wi_bundle_receive(wi_bundle *bundle, int socket,
     piece *in;
     if (!WI_NEW(in))
         return WHARF_ENOMEM;
-    wharf_status st = WHARF_OK;
-    while (st == WHARF_OK && !is_complete(bundle, &first)) {
-        st = piece_receive(bundle, in, socket, deadline);
-        if (st == WHARF_OK && first.magic == 0)
+    wharf_status status = WHARF_OK;
+    while (status == WHARF_OK && !is_complete(bundle, &first)) {
+        status = piece_receive(bundle, in, socket, deadline);
+        if (status == WHARF_OK && first.magic == 0)
             first = in->head;
-        if (st == WHARF_OK)
-            st = piece_check(bundle, &first, &in->head);
+        if (status == WHARF_OK)
+            status = piece_check(bundle, &first, &in->head);
         /* A multiple of 8, so no padding is added. */
-        if (st == WHARF_OK)
-            st = wi_bundle_put(bundle, in->bytes, in->head.bytes);
+        if (status == WHARF_OK)
+            status = wi_bundle_put(bundle, in->bytes, in->head.bytes);
     }
     wi_free(in);
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         wi_bundle_clear(bundle);
-    return st;
+    return status;
 }

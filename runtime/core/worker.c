@@ -29,9 +29,9 @@ wharf_status wi_worker_enter(const char *call, const wharf_worker *worker,
                              bool child)
 {
     wi_call_begin(call, -1);
-    wharf_status st = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
+    if (status != WHARF_OK)
+        return status;
     wi_call_set_rank(worker->node->rank);
     if (child == (worker->child != NULL))
         return WHARF_OK;
@@ -71,26 +71,27 @@ static wharf_status read_options(const wharf_node *node,
                                  wharf_worker_options *known)
 {
     wharf_worker_options preset = WHARF_WORKER_OPTIONS_INIT;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     *known = preset;
     if (options)
-        st = wi_versioned_read(known, sizeof *known, options, "options");
-    if (st == WHARF_OK &&
+        status = wi_versioned_read(known, sizeof *known, options, "options");
+    if (status == WHARF_OK &&
         (known->buffer_count < 0 || known->buffer_count > WHARF_MAX_BUFFERS ||
          (known->buffer_count > 0 && !known->buffers)))
-        st = wi_fail(WHARF_EARG, "pass the buffers and their number",
-                     "options.buffer_count is %d", known->buffer_count);
-    if (st == WHARF_OK && (known->read_only < 0 || known->read_only > 1))
-        st = wi_fail(WHARF_EARG, "pass 0 or 1", "options.read_only is %d",
-                     known->read_only);
-    if (st == WHARF_OK && (known->restarts < -1 || known->restarts > 1000000))
-        st = wi_fail(WHARF_EARG, "see wharf_worker_options",
-                     "options.restarts is %d, not in -1 to 1000000",
-                     known->restarts);
-    if (st == WHARF_OK &&
+        status = wi_fail(WHARF_EARG, "pass the buffers and their number",
+                         "options.buffer_count is %d", known->buffer_count);
+    if (status == WHARF_OK && (known->read_only < 0 || known->read_only > 1))
+        status = wi_fail(WHARF_EARG, "pass 0 or 1", "options.read_only is %d",
+                         known->read_only);
+    if (status == WHARF_OK &&
+        (known->restarts < -1 || known->restarts > 1000000))
+        status = wi_fail(WHARF_EARG, "see wharf_worker_options",
+                         "options.restarts is %d, not in -1 to 1000000",
+                         known->restarts);
+    if (status == WHARF_OK &&
         (known->tag < WHARF_SWITCH_UNSET || known->tag > WHARF_SWITCH_OFF))
-        st = wi_fail(WHARF_EARG, "use WHARF_SWITCH_...", "options.tag is %d",
-                     (int)known->tag);
+        status = wi_fail(WHARF_EARG, "use WHARF_SWITCH_...",
+                         "options.tag is %d", (int)known->tag);
     const struct {
         const char *name;
         int value;
@@ -101,11 +102,12 @@ static wharf_status read_options(const wharf_node *node,
         {"backoff_ms", known->backoff_ms},
         {"backoff_most_ms", known->backoff_most_ms},
     };
-    for (size_t i = 0; i < sizeof times / sizeof *times && st == WHARF_OK; i++)
-        st = check_ms(times[i].name, times[i].value);
+    for (size_t i = 0; i < sizeof times / sizeof *times && status == WHARF_OK;
+         i++)
+        status = check_ms(times[i].name, times[i].value);
     if (known->join_ms == 0)
         known->join_ms = (int)node->settings.timeout_ms;
-    return st;
+    return status;
 }
 
 /* ---- Objects ------------------------------------------------------------- */
@@ -162,14 +164,14 @@ static wharf_status worker_new(wharf_node *node,
     w->report.last.recover_us = -1;
     pthread_mutex_init(&w->lock, NULL);
     wi_cond_init(&w->changed);
-    wharf_status st = wi_handle_add(w, WI_HANDLE_WORKER);
-    if (st == WHARF_OK)
-        st = wi_sys_eventfd(&w->wake);
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_add(w, WI_HANDLE_WORKER);
+    if (status == WHARF_OK)
+        status = wi_sys_eventfd(&w->wake);
+    if (status == WHARF_OK)
         *out = w;
     else
         worker_delete(w);
-    return st;
+    return status;
 }
 
 /* ---- Waiting ------------------------------------------------------------- */
@@ -197,10 +199,10 @@ wharf_status wi_worker_late(const char *what)
 
 static wharf_status start_first(wharf_worker *w)
 {
-    wharf_status st = wi_thread_start(&w->watcher, wi_worker_watch, w,
-                                      "a thread that watches a worker");
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_thread_start(&w->watcher, wi_worker_watch, w,
+                                          "a thread that watches a worker");
+    if (status != WHARF_OK)
+        return status;
     pthread_mutex_lock(&w->lock);
     while (!w->tried)
         wi_worker_wait(w, WI_NEVER);
@@ -233,33 +235,34 @@ static wharf_status start(wharf_node *node, const char *const *argv,
 {
     wharf_worker_options known;
     wharf_worker *w = NULL;
-    wharf_status st = wi_visit_refuse(node, "workers");
-    if (st == WHARF_OK && (!argv || !argv[0] || !out))
-        st = wi_fail(WHARF_EARG, "pass a program and the address of a variable",
-                     "%s is NULL",
-                     !argv      ? "argv"
-                     : !argv[0] ? "argv[0]"
-                                : "worker");
-    if (st == WHARF_OK)
-        st = read_options(node, options, &known);
-    if (st == WHARF_OK)
-        st = check_count(node);
-    if (st == WHARF_OK)
-        st = worker_new(node, &known, &w);
-    if (st != WHARF_OK)
-        return st;
-    st = wi_spawn_find(argv[0], &w->path);
-    if (st == WHARF_OK)
-        st = copy_arguments(w, argv);
-    if (st == WHARF_OK)
-        st = wi_lend_first(w);
-    if (st == WHARF_OK)
-        st = start_first(w);
-    if (st != WHARF_OK) {
+    wharf_status status = wi_visit_refuse(node, "workers");
+    if (status == WHARF_OK && (!argv || !argv[0] || !out))
+        status =
+            wi_fail(WHARF_EARG, "pass a program and the address of a variable",
+                    "%s is NULL",
+                    !argv      ? "argv"
+                    : !argv[0] ? "argv[0]"
+                               : "worker");
+    if (status == WHARF_OK)
+        status = read_options(node, options, &known);
+    if (status == WHARF_OK)
+        status = check_count(node);
+    if (status == WHARF_OK)
+        status = worker_new(node, &known, &w);
+    if (status != WHARF_OK)
+        return status;
+    status = wi_spawn_find(argv[0], &w->path);
+    if (status == WHARF_OK)
+        status = copy_arguments(w, argv);
+    if (status == WHARF_OK)
+        status = wi_lend_first(w);
+    if (status == WHARF_OK)
+        status = start_first(w);
+    if (status != WHARF_OK) {
         wharf_error cause = *wi_error_record();
         worker_delete(w);
         *wi_error_record() = cause;
-        return st;
+        return status;
     }
     pthread_mutex_lock(&lists);
     w->next = node->workers;
@@ -273,10 +276,10 @@ wharf_status wharf_worker_start(wharf_node *node, const char *const *argv,
                                 const wharf_worker_options *options,
                                 wharf_worker **worker)
 {
-    wharf_status st = wi_node_local(__func__, node);
-    if (st == WHARF_OK)
-        st = start(node, argv, options, worker);
-    return wi_call_end(st);
+    wharf_status status = wi_node_local(__func__, node);
+    if (status == WHARF_OK)
+        status = start(node, argv, options, worker);
+    return wi_call_end(status);
 }
 
 /* ---- Stop ---------------------------------------------------------------- */
@@ -313,18 +316,19 @@ static wharf_status read_report(wharf_worker *w, wharf_worker_report *report)
 wharf_status wharf_worker_stop(wharf_worker **worker,
                                wharf_worker_report *report)
 {
-    wharf_status st = wi_worker_enter(__func__, worker ? *worker : NULL, false);
+    wharf_status status =
+        wi_worker_enter(__func__, worker ? *worker : NULL, false);
     /* One that cannot be filled is refused while nothing has happened. */
-    if (st == WHARF_OK && report)
-        st = read_report(*worker, report);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    if (status == WHARF_OK && report)
+        status = read_report(*worker, report);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     stop(*worker);
     if (report)
-        st = read_report(*worker, report);
+        status = read_report(*worker, report);
     worker_delete(*worker);
     *worker = NULL;
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 void wi_worker_stop_all(wharf_node *node)

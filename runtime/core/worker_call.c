@@ -130,37 +130,37 @@ static wharf_status pass(wharf_worker *w, const void *from, void *to,
     wi_deadline deadline = deadline_of(w, timeout_ms);
     wi_tube *tube = NULL;
     pthread_mutex_lock(&w->lock);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     if (sends && has_untold(w))
-        st = tell_death(w);
-    if (st == WHARF_OK)
-        st = tube_get(w, deadline, look, &tube);
+        status = tell_death(w);
+    if (status == WHARF_OK)
+        status = tube_get(w, deadline, look, &tube);
     bool wake = sends && w->options.silence_ms > 0;
     pthread_mutex_unlock(&w->lock);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
 
     int fd = tube->fd; /* NOLINT(clang-analyzer-core.NullDereference): got */
-    st = sends ? wi_message_send(fd, from, bytes, deadline, look)
-               : wi_message_receive(fd, to, bytes, size, deadline, look);
+    status = sends ? wi_message_send(fd, from, bytes, deadline, look)
+                   : wi_message_receive(fd, to, bytes, size, deadline, look);
 
     pthread_mutex_lock(&w->lock);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         count_message(w, tube, sends);
-    else if (st == WHARF_EPEER)
-        st = tube_ended(w, tube, deadline, look);
+    else if (status == WHARF_EPEER)
+        status = tube_ended(w, tube, deadline, look);
     tube->users--;
     if (tube->retired)
         wi_tube_drop(tube);
     pthread_mutex_unlock(&w->lock);
-    if (wake && st == WHARF_OK)
+    if (wake && status == WHARF_OK)
         wi_worker_wake(w); /* it sleeps past the new deadline otherwise */
-    return st;
+    return status;
 }
 
-static wharf_status child_end(const wi_child *child, wharf_status st)
+static wharf_status child_end(const wi_child *child, wharf_status status)
 {
-    return st == WHARF_EPEER ? wi_child_closed(child) : st;
+    return status == WHARF_EPEER ? wi_child_closed(child) : status;
 }
 
 static wharf_status check_message(const void *data, size_t size, int timeout_ms)
@@ -180,37 +180,37 @@ wharf_status wharf_worker_send(wharf_worker *worker, const void *data,
                                size_t size, int timeout_ms)
 {
     wi_call_begin(__func__, -1);
-    wharf_status st = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
+    if (status == WHARF_OK)
         wi_call_set_rank(worker->node->rank);
-    if (st == WHARF_OK)
-        st = check_message(data, size, timeout_ms);
-    if (st == WHARF_OK && size > WHARF_MAX_MESSAGE)
-        st = wi_fail(WHARF_EARG, "put large data into a buffer that is lent",
-                     "a message of %zu bytes; the most is %d", size,
-                     WHARF_MAX_MESSAGE);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = check_message(data, size, timeout_ms);
+    if (status == WHARF_OK && size > WHARF_MAX_MESSAGE)
+        status = wi_fail(
+            WHARF_EARG, "put large data into a buffer that is lent",
+            "a message of %zu bytes; the most is %d", size, WHARF_MAX_MESSAGE);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     if (!worker->child)
         return wi_call_end(
             pass(worker, data ? data : "", NULL, size, NULL, timeout_ms));
-    st = wi_message_send(wi_child_socket(worker->child), data, size,
-                         deadline_of(worker, timeout_ms),
-                         timeout_ms == WHARF_NO_WAIT);
-    return wi_call_end(child_end(worker->child, st));
+    status = wi_message_send(wi_child_socket(worker->child), data, size,
+                             deadline_of(worker, timeout_ms),
+                             timeout_ms == WHARF_NO_WAIT);
+    return wi_call_end(child_end(worker->child, status));
 }
 
 wharf_status wharf_worker_receive(wharf_worker *worker, void *data,
                                   size_t capacity, size_t *size, int timeout_ms)
 {
     wi_call_begin(__func__, -1);
-    wharf_status st = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
-    if (st == WHARF_OK)
+    wharf_status status = wi_handle_check(worker, WI_HANDLE_WORKER, "worker");
+    if (status == WHARF_OK)
         wi_call_set_rank(worker->node->rank);
-    if (st == WHARF_OK)
-        st = check_message(data, capacity, timeout_ms);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    if (status == WHARF_OK)
+        status = check_message(data, capacity, timeout_ms);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     if (capacity > WHARF_MAX_MESSAGE)
         capacity = WHARF_MAX_MESSAGE;
     if (!worker->child)
@@ -218,7 +218,7 @@ wharf_status wharf_worker_receive(wharf_worker *worker, void *data,
             pass(worker, NULL, data, capacity, size, timeout_ms));
     wi_deadline deadline =
         timeout_ms ? deadline_of(worker, timeout_ms) : WI_NEVER;
-    st = wi_message_receive(wi_child_socket(worker->child), data, capacity,
-                            size, deadline, timeout_ms == WHARF_NO_WAIT);
-    return wi_call_end(child_end(worker->child, st));
+    status = wi_message_receive(wi_child_socket(worker->child), data, capacity,
+                                size, deadline, timeout_ms == WHARF_NO_WAIT);
+    return wi_call_end(child_end(worker->child, status));
 }

@@ -74,11 +74,11 @@ static void map_more(wharf_worker *w, const wi_note *note)
 {
     wi_child *c = w->child;
     pthread_mutex_lock(&c->lock);
-    wharf_status st =
+    wharf_status status =
         wi_visit_add(w->node, c->control, wi_node_deadline(w->node));
     pthread_mutex_unlock(&c->lock);
     wharf_ignore(wi_note_send(c->control, WI_NOTE_LENT, note->number,
-                              st == WHARF_OK ? NULL : wi_error_record()));
+                              status == WHARF_OK ? NULL : wi_error_record()));
 }
 
 static void *watch_rank(void *argument)
@@ -98,13 +98,14 @@ static void *watch_rank(void *argument)
         if (polls[1].revents)
             break;
         wi_note note;
-        wharf_status st = polls[0].revents ? wi_note_receive(c->control, &note)
-                                           : WHARF_ENOTREADY;
-        if (st == WHARF_EPEER || st == WHARF_EPROTOCOL)
+        wharf_status status = polls[0].revents
+                                  ? wi_note_receive(c->control, &note)
+                                  : WHARF_ENOTREADY;
+        if (status == WHARF_EPEER || status == WHARF_EPROTOCOL)
             die_with_rank();
-        if (st == WHARF_OK && note.kind == WI_NOTE_LEND)
+        if (status == WHARF_OK && note.kind == WI_NOTE_LEND)
             map_more(w, &note);
-        if (st == WHARF_OK && note.kind == WI_NOTE_STOP) {
+        if (status == WHARF_OK && note.kind == WI_NOTE_STOP) {
             __atomic_store_n(&c->stopped, 1, __ATOMIC_RELEASE);
             wi_futex_wake(&c->stopped);
         }
@@ -115,10 +116,10 @@ static void *watch_rank(void *argument)
 
 static wharf_status watcher_start(wharf_worker *w)
 {
-    wharf_status st = wi_thread_start(&w->child->watcher, watch_rank, w,
-                                      "a thread that watches the rank");
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_thread_start(&w->child->watcher, watch_rank, w,
+                                          "a thread that watches the rank");
+    if (status != WHARF_OK)
+        return status;
     w->child->watched = true;
     prctl(PR_SET_PDEATHSIG, 0);
     return WHARF_OK;
@@ -147,9 +148,9 @@ static void report_fault(const wharf_error *record)
 
 void wharf_worker_fault(wharf_worker *worker, int native, const char *what)
 {
-    wharf_status st = wi_worker_enter(__func__, worker, true);
-    if (st != WHARF_OK) {
-        wi_call_end(st);
+    wharf_status status = wi_worker_enter(__func__, worker, true);
+    if (status != WHARF_OK) {
+        wi_call_end(status);
         return;
     }
     wi_fail_native(WHARF_EFAULT, WHARF_SOURCE_CUDA, native, NULL, "%.150s",
@@ -217,29 +218,29 @@ static wharf_status child_new(wharf_worker **out)
     c->wake = -1;
     wi_sys_adopt(c->control);
     wi_sys_adopt(c->data);
-    wharf_status st = wi_sys_eventfd(&c->wake);
-    if (st == WHARF_OK)
+    wharf_status status = wi_sys_eventfd(&c->wake);
+    if (status == WHARF_OK)
         *out = w;
     else
         child_delete(w);
-    return st;
+    return status;
 }
 
 /* The rank's next note. */
 static wharf_status await_note(int fd, wi_note *note, wi_deadline deadline)
 {
     for (;;) {
-        wharf_status st = wi_note_receive(fd, note);
-        if (st == WHARF_EPEER)
+        wharf_status status = wi_note_receive(fd, note);
+        if (status == WHARF_EPEER)
             return wi_fail(WHARF_EPEER, "end", "the rank is gone");
-        if (st != WHARF_ENOTREADY)
-            return st;
+        if (status != WHARF_ENOTREADY)
+            return status;
         if (wi_deadline_run_out(deadline))
             return wi_fail(WHARF_ETIMEDOUT, "allow more time",
                            "the rank does not answer to the worker's hello");
-        st = wi_sys_poll(fd, POLLIN, deadline);
-        if (st != WHARF_OK)
-            return st;
+        status = wi_sys_poll(fd, POLLIN, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
 }
 
@@ -252,22 +253,22 @@ static wharf_status map_all(wharf_worker *w,
     };
     int fd = w->child->control;
     wi_note note;
-    wharf_status st =
+    wharf_status status =
         wi_note_send(fd, WI_NOTE_HELLO, WHARF_VERSION_NUMBER, NULL);
-    if (st == WHARF_OK)
-        st = await_note(fd, &note, deadline);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = await_note(fd, &note, deadline);
+    if (status != WHARF_OK)
+        return status;
     if (note.kind == WI_NOTE_STOP)
         return WHARF_ECLOSED;
     if (note.kind != WI_NOTE_WELCOME || note.number < 1)
         return wi_visit_nonsense("a note of kind", note.kind);
-    st = wi_visit_begin(fd, &wish, deadline, &w->node);
-    for (int i = 1; i < note.number && st == WHARF_OK; i++)
-        st = wi_visit_add(w->node, fd, deadline);
-    if (st == WHARF_OK)
+    status = wi_visit_begin(fd, &wish, deadline, &w->node);
+    for (int i = 1; i < note.number && status == WHARF_OK; i++)
+        status = wi_visit_add(w->node, fd, deadline);
+    if (status == WHARF_OK)
         wi_call_set_rank(w->node->rank);
-    return st;
+    return status;
 }
 
 static wharf_status read_options(const wharf_worker_join_options *options,
@@ -275,12 +276,13 @@ static wharf_status read_options(const wharf_worker_join_options *options,
                                  int64_t *timeout_ms)
 {
     wharf_worker_join_options preset = WHARF_WORKER_JOIN_OPTIONS_INIT;
-    wharf_status st = wi_config_number(WI_SETTING_TIMEOUT_MS, timeout_ms, NULL);
+    wharf_status status =
+        wi_config_number(WI_SETTING_TIMEOUT_MS, timeout_ms, NULL);
     *known = preset;
-    if (st == WHARF_OK && options)
-        st = wi_versioned_read(known, sizeof *known, options, "options");
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK && options)
+        status = wi_versioned_read(known, sizeof *known, options, "options");
+    if (status != WHARF_OK)
+        return status;
     if (known->timeout_ms < 0 || known->timeout_ms > 86400000)
         return wi_fail(WHARF_EARG, "pass milliseconds",
                        "options.timeout_ms is %d", known->timeout_ms);
@@ -290,17 +292,17 @@ static wharf_status read_options(const wharf_worker_join_options *options,
 }
 
 /* Tells the rank why, and gives back. */
-static wharf_status join_failed(wharf_worker *w, wharf_status st)
+static wharf_status join_failed(wharf_worker *w, wharf_status status)
 {
     wharf_error cause = *wi_error_record();
-    if (st != WHARF_ECLOSED)
+    if (status != WHARF_ECLOSED)
         wharf_ignore(
             wi_note_send(w->child->control, WI_NOTE_JOINED, 0, &cause));
     watcher_end(w->child);
     wi_visit_end(&w->node);
     child_delete(w);
     *wi_error_record() = cause;
-    return st;
+    return status;
 }
 
 static wharf_status join(const wharf_worker_join_options *options,
@@ -312,22 +314,22 @@ static wharf_status join(const wharf_worker_join_options *options,
     if (!out)
         return wi_fail(WHARF_EARG, "pass the address of a variable",
                        "worker is NULL");
-    wharf_status st = read_options(options, &known, &timeout_ms);
-    if (st == WHARF_OK)
-        st = check_started();
-    if (st == WHARF_OK)
-        st = child_new(&w);
-    if (st != WHARF_OK)
-        return st;
-    st = map_all(w, &known, wi_deadline_in_ms(timeout_ms));
-    if (st == WHARF_OK)
-        st = wi_handle_add(w, WI_HANDLE_WORKER);
-    if (st == WHARF_OK)
-        st = watcher_start(w);
-    if (st == WHARF_OK)
-        st = wi_note_send(w->child->control, WI_NOTE_JOINED, 0, NULL);
-    if (st != WHARF_OK)
-        return join_failed(w, st);
+    wharf_status status = read_options(options, &known, &timeout_ms);
+    if (status == WHARF_OK)
+        status = check_started();
+    if (status == WHARF_OK)
+        status = child_new(&w);
+    if (status != WHARF_OK)
+        return status;
+    status = map_all(w, &known, wi_deadline_in_ms(timeout_ms));
+    if (status == WHARF_OK)
+        status = wi_handle_add(w, WI_HANDLE_WORKER);
+    if (status == WHARF_OK)
+        status = watcher_start(w);
+    if (status == WHARF_OK)
+        status = wi_note_send(w->child->control, WI_NOTE_JOINED, 0, NULL);
+    if (status != WHARF_OK)
+        return join_failed(w, status);
     wi_visit_hold(w->node, true);
     __atomic_store_n(&joined, w->child, __ATOMIC_RELEASE);
     wi_call_watch_faults(report_fault);
@@ -348,13 +350,13 @@ wharf_status wharf_worker_join(const wharf_worker_join_options *options,
 
 wharf_status wharf_worker_node(wharf_worker *worker, wharf_node **node)
 {
-    wharf_status st = wi_worker_enter(__func__, worker, true);
-    if (st == WHARF_OK && !node)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "node is NULL");
-    if (st == WHARF_OK)
+    wharf_status status = wi_worker_enter(__func__, worker, true);
+    if (status == WHARF_OK && !node)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "node is NULL");
+    if (status == WHARF_OK)
         *node = worker->node;
-    return wi_call_end(st);
+    return wi_call_end(status);
 }
 
 int wharf_worker_buffers(wharf_worker *worker)
@@ -373,12 +375,12 @@ int wharf_worker_buffers(wharf_worker *worker)
 wharf_status wharf_worker_buffer(wharf_worker *worker, int index,
                                  wharf_buffer **buffer)
 {
-    wharf_status st = wi_worker_enter(__func__, worker, true);
-    if (st == WHARF_OK && !buffer)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "buffer is NULL");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_worker_enter(__func__, worker, true);
+    if (status == WHARF_OK && !buffer)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "buffer is NULL");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&worker->child->lock);
     wharf_buffer *found = wi_visit_buffer(worker->node, index);
     int count = wi_visit_buffers(worker->node);
@@ -393,13 +395,13 @@ wharf_status wharf_worker_buffer(wharf_worker *worker, int index,
 
 wharf_status wharf_worker_alive(wharf_worker *worker)
 {
-    wharf_status st = wi_worker_enter(__func__, worker, true);
-    if (st == WHARF_OK)
-        st = wi_note_send(worker->child->control, WI_NOTE_ALIVE, 0, NULL);
-    if (st == WHARF_EPEER)
-        st = wi_fail(WHARF_EPEER, "end", "the rank is gone");
+    wharf_status status = wi_worker_enter(__func__, worker, true);
+    if (status == WHARF_OK)
+        status = wi_note_send(worker->child->control, WI_NOTE_ALIVE, 0, NULL);
+    if (status == WHARF_EPEER)
+        status = wi_fail(WHARF_EPEER, "end", "the rank is gone");
     /* A full socket holds signs of life enough. */
-    return wi_call_end(st == WHARF_ENOTREADY ? WHARF_OK : st);
+    return wi_call_end(status == WHARF_ENOTREADY ? WHARF_OK : status);
 }
 
 /* ---- Leaving
@@ -407,9 +409,10 @@ wharf_status wharf_worker_alive(wharf_worker *worker)
 
 wharf_status wharf_worker_leave(wharf_worker **worker)
 {
-    wharf_status st = wi_worker_enter(__func__, worker ? *worker : NULL, true);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status =
+        wi_worker_enter(__func__, worker ? *worker : NULL, true);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): entered */
     wharf_worker *w = *worker;
     wi_call_watch_faults(NULL);

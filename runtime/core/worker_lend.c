@@ -24,9 +24,10 @@ static wharf_status lent_new(const wharf_worker *w, int count,
                              wi_lent **out)
 {
     wi_offer *offer = NULL;
-    wharf_status st = wi_offer_make(w->node, count, buffers, read_only, &offer);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status =
+        wi_offer_make(w->node, count, buffers, read_only, &offer);
+    if (status != WHARF_OK)
+        return status;
     wi_lent *lent =
         wi_calloc(1, sizeof *lent + (size_t)count * sizeof lent->buffer[0]);
     if (!lent) {
@@ -69,16 +70,16 @@ wharf_status wi_lend_first(wharf_worker *w)
 {
     const wharf_worker_options *o = &w->options;
     wi_lent *lent = NULL;
-    wharf_status st =
+    wharf_status status =
         lent_new(w, o->buffer_count, o->buffers, o->read_only != 0, &lent);
-    if (st == WHARF_OK) {
-        st = lent_add(w, lent);
-        if (st != WHARF_OK)
+    if (status == WHARF_OK) {
+        status = lent_add(w, lent);
+        if (status != WHARF_OK)
             lent_free(lent);
     }
     /* The caller's array is not looked at again. */
     w->options.buffers = NULL;
-    return st;
+    return status;
 }
 
 void wi_lend_free(wharf_worker *w)
@@ -118,25 +119,25 @@ static const wi_offer *offer_due(wharf_worker *w, wi_life *life)
 wharf_status wi_lend_send(wharf_worker *w, wi_life *life)
 {
     const wi_offer *offer;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     life->blocked = false;
-    while (st == WHARF_OK && life->control >= 0 &&
+    while (status == WHARF_OK && life->control >= 0 &&
            (offer = offer_due(w, life)) != NULL) {
         bool single = life->offers_sent >= life->welcome;
         if (single && !life->noted)
-            st = wi_note_send(life->control, WI_NOTE_LEND,
-                              life->offers_sent + 1, NULL);
-        life->noted = single && st == WHARF_OK;
-        if (st == WHARF_OK)
-            st = wi_offer_send_on(offer, life->control, &life->sending);
-        if (st != WHARF_OK)
+            status = wi_note_send(life->control, WI_NOTE_LEND,
+                                  life->offers_sent + 1, NULL);
+        life->noted = single && status == WHARF_OK;
+        if (status == WHARF_OK)
+            status = wi_offer_send_on(offer, life->control, &life->sending);
+        if (status != WHARF_OK)
             break;
         life->offers_sent++;
         life->noted = false;
         life->sending = (wi_sending){0};
     }
-    life->blocked = st == WHARF_ENOTREADY;
-    return life->blocked ? WHARF_OK : st;
+    life->blocked = status == WHARF_ENOTREADY;
+    return life->blocked ? WHARF_OK : status;
 }
 
 wharf_status wi_lend_welcome(wharf_worker *w, wi_life *life)
@@ -147,9 +148,9 @@ wharf_status wi_lend_welcome(wharf_worker *w, wi_life *life)
     for (int i = 0; i < w->offers; i++)
         number += w->lent[i]->offer != NULL;
     pthread_mutex_unlock(&w->lock);
-    wharf_status st =
+    wharf_status status =
         wi_note_send(life->control, WI_NOTE_WELCOME, number, NULL);
-    return st == WHARF_OK ? wi_lend_send(w, life) : st;
+    return status == WHARF_OK ? wi_lend_send(w, life) : status;
 }
 
 void wi_lend_mapped(wharf_worker *w, wi_life *life, const wi_note *note)
@@ -199,19 +200,20 @@ wharf_status wharf_worker_lend(wharf_worker *worker, wharf_buffer *buffer,
                                int read_only)
 {
     wi_lent *lent = NULL;
-    wharf_status st = wi_worker_enter(__func__, worker, false);
-    if (st == WHARF_OK && (read_only < 0 || read_only > 1))
-        st = wi_fail(WHARF_EARG, "pass 0 or 1", "read_only is %d", read_only);
-    if (st == WHARF_OK)
-        st = lent_new(worker, 1, &buffer, read_only != 0, &lent);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_worker_enter(__func__, worker, false);
+    if (status == WHARF_OK && (read_only < 0 || read_only > 1))
+        status =
+            wi_fail(WHARF_EARG, "pass 0 or 1", "read_only is %d", read_only);
+    if (status == WHARF_OK)
+        status = lent_new(worker, 1, &buffer, read_only != 0, &lent);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&worker->lock);
-    st = lent_add(worker, lent);
-    if (st == WHARF_OK)
-        st = wait_mapped(worker, worker->offers);
+    status = lent_add(worker, lent);
+    if (status == WHARF_OK)
+        status = wait_mapped(worker, worker->offers);
     else
         lent_free(lent);
     pthread_mutex_unlock(&worker->lock);
-    return wi_call_end(st);
+    return wi_call_end(status);
 }

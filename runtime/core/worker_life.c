@@ -154,15 +154,15 @@ static void far_close(far_ends *far)
 static wharf_status connect_streams(wi_life *life, far_ends *far)
 {
     int pair[2];
-    wharf_status st = wi_sys_pipe(pair);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_sys_pipe(pair);
+    if (status != WHARF_OK)
+        return status;
     life->out.fd = pair[0];
     life->out.to = STDOUT_FILENO;
     far->out = pair[1];
-    st = wi_sys_pipe(pair);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_sys_pipe(pair);
+    if (status != WHARF_OK)
+        return status;
     life->err.fd = pair[0];
     life->err.to = STDERR_FILENO;
     far->err = pair[1];
@@ -173,14 +173,14 @@ static wharf_status connect_all(const wharf_worker *w, wi_life *life,
                                 far_ends *far)
 {
     int pair[2];
-    wharf_status st = wi_sys_socketpair(SOCK_SEQPACKET, pair);
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = wi_sys_socketpair(SOCK_SEQPACKET, pair);
+    if (status != WHARF_OK)
+        return status;
     life->control = pair[0];
     far->control = pair[1];
-    st = wi_sys_socketpair(SOCK_SEQPACKET, pair);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_sys_socketpair(SOCK_SEQPACKET, pair);
+    if (status != WHARF_OK)
+        return status;
     life->tube->fd = pair[0];
     far->data = pair[1];
     return w->options.tag == WHARF_SWITCH_OFF ? WHARF_OK
@@ -217,11 +217,11 @@ wharf_status wi_life_start(const wharf_worker *w, wi_life **out)
 {
     far_ends far = {-1, -1, -1, -1};
     wi_life *life = NULL;
-    wharf_status st = life_new(&life);
-    if (st != WHARF_OK)
-        return st;
-    st = connect_all(w, life, &far);
-    if (st == WHARF_OK) {
+    wharf_status status = life_new(&life);
+    if (status != WHARF_OK)
+        return status;
+    status = connect_all(w, life, &far);
+    if (status == WHARF_OK) {
         wi_spawn what = {
             .path = w->path,
             .argv = w->argv,
@@ -232,13 +232,13 @@ wharf_status wi_life_start(const wharf_worker *w, wi_life **out)
             .count = 2,
         };
         life->started_ns = wi_now_ns();
-        st = wi_spawn_start(&what, &life->pid);
+        status = wi_spawn_start(&what, &life->pid);
     }
     far_close(&far);
-    if (st != WHARF_OK) {
+    if (status != WHARF_OK) {
         wi_tube_drop(life->tube);
         wi_life_free(life);
-        return st;
+        return status;
     }
     life->pidfd = wi_spawn_pidfd(life->pid);
     wi_sys_adopt(life->pidfd);

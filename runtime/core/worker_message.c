@@ -42,11 +42,11 @@ static int64_t spin_ns(void)
 }
 
 /* The other end is gone: WHARF_EPEER; everything else as it is. */
-static wharf_status end_told(wharf_status st)
+static wharf_status end_told(wharf_status status)
 {
-    if (st == WHARF_OK || st == WHARF_ENOTREADY)
-        return st;
-    return wi_sys_peer_gone() ? WHARF_EPEER : st;
+    if (status == WHARF_OK || status == WHARF_ENOTREADY)
+        return status;
+    return wi_sys_peer_gone() ? WHARF_EPEER : status;
 }
 
 static wharf_status wait_for(int fd, short events, wi_deadline deadline)
@@ -68,12 +68,12 @@ wharf_status wi_message_send(int fd, const void *data, size_t size,
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = size ? 2 : 1};
     for (;;) {
         size_t sent;
-        wharf_status st = end_told(wi_sys_sendmsg(fd, &message, &sent));
-        if (st != WHARF_ENOTREADY || look)
-            return st;
-        st = wait_for(fd, POLLOUT, deadline);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = end_told(wi_sys_sendmsg(fd, &message, &sent));
+        if (status != WHARF_ENOTREADY || look)
+            return status;
+        status = wait_for(fd, POLLOUT, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
 }
 
@@ -104,13 +104,13 @@ static wharf_status take(int fd, void *data, size_t capacity, size_t *size)
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = capacity ? 2 : 1};
     size_t bytes = 0;
     pthread_mutex_lock(&taking);
-    wharf_status st =
+    wharf_status status =
         capacity < WHARF_MAX_MESSAGE ? check_room(fd, capacity) : WHARF_OK;
-    if (st == WHARF_OK)
-        st = end_told(wi_sys_recvmsg(fd, &message, &bytes));
+    if (status == WHARF_OK)
+        status = end_told(wi_sys_recvmsg(fd, &message, &bytes));
     pthread_mutex_unlock(&taking);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if (bytes == 0)
         return WHARF_EPEER;
     if (bytes < sizeof head || head.magic != MESSAGE_MAGIC ||
@@ -131,16 +131,16 @@ wharf_status wi_message_receive(int fd, void *data, size_t capacity,
 {
     int64_t until = 0;
     for (;;) {
-        wharf_status st = take(fd, data, capacity, size);
-        if (st != WHARF_ENOTREADY || look)
-            return st;
+        wharf_status status = take(fd, data, capacity, size);
+        if (status != WHARF_ENOTREADY || look)
+            return status;
         if (until == 0)
             until = wi_now_ns() + spin_ns();
         if (wi_now_ns() < until)
             continue;
-        st = wait_for(fd, POLLIN, deadline);
-        if (st != WHARF_OK)
-            return st;
+        status = wait_for(fd, POLLIN, deadline);
+        if (status != WHARF_OK)
+            return status;
     }
 }
 
@@ -163,9 +163,9 @@ wharf_status wi_note_receive(int fd, wi_note *note)
     struct iovec iov = {note, sizeof *note};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     size_t bytes = 0;
-    wharf_status st = end_told(wi_sys_recvmsg(fd, &message, &bytes));
-    if (st != WHARF_OK)
-        return st;
+    wharf_status status = end_told(wi_sys_recvmsg(fd, &message, &bytes));
+    if (status != WHARF_OK)
+        return status;
     if (bytes == 0)
         return WHARF_EPEER;
     if (bytes != sizeof *note || note->magic != WI_NOTE_MAGIC)

@@ -114,9 +114,9 @@ void wi_report_joined(wharf_worker *w)
 wharf_status wharf_worker_report_get(wharf_worker *worker,
                                      wharf_worker_report *report)
 {
-    wharf_status st = wi_worker_enter(__func__, worker, false);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_worker_enter(__func__, worker, false);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&worker->lock);
     wharf_worker_report found = worker->report;
     pthread_mutex_unlock(&worker->lock);
@@ -128,12 +128,12 @@ wharf_status wharf_worker_report_get(wharf_worker *worker,
 wharf_status wharf_worker_state_get(wharf_worker *worker,
                                     wharf_worker_state *state)
 {
-    wharf_status st = wi_worker_enter(__func__, worker, false);
-    if (st == WHARF_OK && !state)
-        st = wi_fail(WHARF_EARG, "pass the address of a variable",
-                     "state is NULL");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_worker_enter(__func__, worker, false);
+    if (status == WHARF_OK && !state)
+        status = wi_fail(WHARF_EARG, "pass the address of a variable",
+                         "state is NULL");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&worker->lock);
     *state = worker->report.state;
     pthread_mutex_unlock(&worker->lock);
@@ -144,9 +144,9 @@ wharf_status wharf_worker_death_get(wharf_worker *worker, int number,
                                     wharf_worker_death *death)
 {
     wharf_worker_death found = {0};
-    wharf_status st = wi_worker_enter(__func__, worker, false);
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_worker_enter(__func__, worker, false);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&worker->lock);
     int deaths = worker->report.deaths;
     if (number >= 1 && number <= deaths)
@@ -173,11 +173,11 @@ static void print_death(const wharf_worker_death *d, FILE *file)
 
 wharf_status wharf_worker_print(wharf_worker *worker, FILE *file)
 {
-    wharf_status st = wi_worker_enter(__func__, worker, false);
-    if (st == WHARF_OK && !file)
-        st = wi_fail(WHARF_EARG, "pass an open file", "file is NULL");
-    if (st != WHARF_OK)
-        return wi_call_end(st);
+    wharf_status status = wi_worker_enter(__func__, worker, false);
+    if (status == WHARF_OK && !file)
+        status = wi_fail(WHARF_EARG, "pass an open file", "file is NULL");
+    if (status != WHARF_OK)
+        return wi_call_end(status);
     pthread_mutex_lock(&worker->lock);
     wharf_worker_report r = worker->report;
     wharf_worker_death deaths[WHARF_MAX_WORKER_DEATHS];

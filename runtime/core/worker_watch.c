@@ -236,10 +236,10 @@ static void look_at_now(wharf_worker *w)
 
 /* A process that could not be sent what it needs is of no use; the end of one
  * that is gone is heard of by its process. */
-static void after_lending(wharf_worker *w, wharf_status st)
+static void after_lending(wharf_worker *w, wharf_status status)
 {
     char cause[160];
-    if (st == WHARF_OK || st == WHARF_EPEER)
+    if (status == WHARF_OK || status == WHARF_EPEER)
         return;
     snprintf(cause, sizeof cause, "could not be lent buffers: %.120s",
              wi_error_record()->cause);
@@ -268,10 +268,10 @@ static bool take_note(wharf_worker *w)
 {
     wi_life *life = w->now;
     wi_note note;
-    wharf_status st = wi_note_receive(life->control, &note);
-    if (st == WHARF_ENOTREADY)
+    wharf_status status = wi_note_receive(life->control, &note);
+    if (status == WHARF_ENOTREADY)
         return false;
-    if (st != WHARF_OK) {
+    if (status != WHARF_OK) {
         /* Its end is heard of by its process. */
         wi_sys_close(&life->control);
         return false;
@@ -313,9 +313,9 @@ static void start_next(wharf_worker *w)
 {
     wi_life *life = NULL;
     w->restart_ns = 0;
-    wharf_status st = wi_life_start(w, &life);
+    wharf_status status = wi_life_start(w, &life);
     lock(w);
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         take_in(w, life);
     } else if (!w->tried) {
         w->why = *wi_error_record();

@@ -51,15 +51,15 @@ static wharf_status check_write(struct attach_bench *b, wharf_buffer *buffer,
 {
     size_t bytes = 0;
     wharf_box box;
-    wharf_status st = wharf_buffer_segment(buffer, me, NULL, &bytes);
+    wharf_status status = wharf_buffer_segment(buffer, me, NULL, &bytes);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     box = check_box(bytes);
     box.from_pitch = 8;
     bench_words_fill(b->words, box.rows * 8, b->serial, me);
-    st = wharf_put_box(buffer, me, 0, b->words, &box, NULL);
-    return st == WHARF_OK ? bench_finish(done) : st;
+    status = wharf_put_box(buffer, me, 0, b->words, &box, NULL);
+    return status == WHARF_OK ? bench_finish(done) : status;
 }
 
 /* Reads the words of a segment. */
@@ -68,19 +68,19 @@ static wharf_status check_read(struct attach_bench *b, wharf_buffer *buffer,
 {
     size_t bytes = 0;
     wharf_box box;
-    wharf_status st = wharf_buffer_segment(buffer, rank, NULL, &bytes);
+    wharf_status status = wharf_buffer_segment(buffer, rank, NULL, &bytes);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     box = check_box(bytes);
     box.to_pitch = 8;
     memset(b->words, 0, sizeof b->words);
-    st = wharf_get_box(buffer, rank, 0, b->words, &box, NULL);
-    if (st == WHARF_OK)
-        st = bench_finish(done);
-    if (st == WHARF_OK)
+    status = wharf_get_box(buffer, rank, 0, b->words, &box, NULL);
+    if (status == WHARF_OK)
+        status = bench_finish(done);
+    if (status == WHARF_OK)
         *bad += bench_words_wrong(b->words, box.rows * 8, b->serial, rank);
-    return st;
+    return status;
 }
 
 /* Every rank writes its own segment, then reads all segments. */
@@ -90,18 +90,19 @@ static wharf_status check_data(struct attach_bench *b, wharf_buffer *buffer,
     wharf_node *node = b->bench->node;
     int me = wharf_node_rank(node);
     wharf_event *done = NULL;
-    wharf_status st = wharf_buffer_event(buffer, me, &done);
+    wharf_status status = wharf_buffer_event(buffer, me, &done);
 
     b->serial++;
-    if (st == WHARF_OK)
-        st = check_write(b, buffer, me, done);
-    if (st == WHARF_OK)
-        st = bench_spoil(b->bench, buffer, me, 0, done);
+    if (status == WHARF_OK)
+        status = check_write(b, buffer, me, done);
+    if (status == WHARF_OK)
+        status = bench_spoil(b->bench, buffer, me, 0, done);
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int rank = 0; rank < wharf_node_size(node) && st == WHARF_OK; rank++)
-        st = check_read(b, buffer, rank, done, bad);
+    for (int rank = 0; rank < wharf_node_size(node) && status == WHARF_OK;
+         rank++)
+        status = check_read(b, buffer, rank, done, bad);
     MPI_Barrier(MPI_COMM_WORLD);
-    return st;
+    return status;
 }
 
 static wharf_status timed_attach(struct attach_bench *b, int op, int size,
@@ -112,35 +113,35 @@ static wharf_status timed_attach(struct attach_bench *b, int op, int size,
     wharf_buffer_info info = WHARF_BUFFER_INFO_INIT;
     struct bench_row *row = row_of(b, op, size);
     double start;
-    wharf_status st;
+    wharf_status status;
 
     options.space = o->space;
     options.name = "wharf-bench";
     MPI_Barrier(MPI_COMM_WORLD);
     start = MPI_Wtime();
-    st = wharf_buffer_attach(b->bench->node, (size_t)o->sizes[size], &options,
-                             buffer);
+    status = wharf_buffer_attach(b->bench->node, (size_t)o->sizes[size],
+                                 &options, buffer);
     *time = bench_slowest((MPI_Wtime() - start) * 1e6);
-    if (st == WHARF_OK)
-        st = wharf_buffer_info_get(*buffer, 0, &info);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status = wharf_buffer_info_get(*buffer, 0, &info);
+    if (status == WHARF_OK)
         row->reused += info.pooled != 0;
-    return st;
+    return status;
 }
 
 static wharf_status timed_detach(struct attach_bench *b, bool trim,
                                  wharf_buffer **buffer, double *time)
 {
     double start;
-    wharf_status st;
+    wharf_status status;
 
     MPI_Barrier(MPI_COMM_WORLD);
     start = MPI_Wtime();
-    st = wharf_buffer_detach(buffer);
-    if (st == WHARF_OK && trim)
-        st = wharf_pool_trim(b->bench->node);
+    status = wharf_buffer_detach(buffer);
+    if (status == WHARF_OK && trim)
+        status = wharf_pool_trim(b->bench->node);
     *time = bench_slowest((MPI_Wtime() - start) * 1e6);
-    return st;
+    return status;
 }
 
 /* One round of one size. `time` gets a figure an operation. */
@@ -148,26 +149,27 @@ static wharf_status attach_round(struct attach_bench *b, int size,
                                  double time[OPS], uint64_t bad[2])
 {
     wharf_buffer *buffer = NULL;
-    wharf_status st = timed_attach(b, ATTACH, size, &buffer, &time[ATTACH]);
+    wharf_status status = timed_attach(b, ATTACH, size, &buffer, &time[ATTACH]);
 
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         bench_or_abort(check_data(b, buffer, &bad[0]));
-    if (st == WHARF_OK)
-        st = timed_detach(b, false, &buffer, &time[DETACH_KEEP]);
-    if (st == WHARF_OK)
-        st = timed_attach(b, ATTACH_AGAIN, size, &buffer, &time[ATTACH_AGAIN]);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status = timed_detach(b, false, &buffer, &time[DETACH_KEEP]);
+    if (status == WHARF_OK)
+        status =
+            timed_attach(b, ATTACH_AGAIN, size, &buffer, &time[ATTACH_AGAIN]);
+    if (status == WHARF_OK)
         bench_or_abort(check_data(b, buffer, &bad[1]));
-    if (st == WHARF_OK)
-        st = timed_detach(b, true, &buffer, &time[DETACH_FREE]);
-    return st;
+    if (status == WHARF_OK)
+        status = timed_detach(b, true, &buffer, &time[DETACH_FREE]);
+    return status;
 }
 
 /* A size that does not fit is left out; anything else ends the run. */
-static bool left_out(struct attach_bench *b, int size, wharf_status st)
+static bool left_out(struct attach_bench *b, int size, wharf_status status)
 {
     for (int op = 0; op < OPS; op++)
-        if (!bench_too_large(st, row_of(b, op, size)->failure))
+        if (!bench_too_large(status, row_of(b, op, size)->failure))
             return false;
     return true;
 }
@@ -176,13 +178,13 @@ static wharf_status attach_size(struct attach_bench *b, int size, bool counts)
 {
     double time[OPS] = {0};
     uint64_t bad[2] = {0, 0};
-    wharf_status st;
+    wharf_status status;
 
     if (row_of(b, ATTACH, size)->failure[0] != '\0')
         return WHARF_OK;
-    st = attach_round(b, size, time, bad);
-    if (st != WHARF_OK)
-        return left_out(b, size, st) ? WHARF_OK : st;
+    status = attach_round(b, size, time, bad);
+    if (status != WHARF_OK)
+        return left_out(b, size, status) ? WHARF_OK : status;
     row_of(b, ATTACH, size)->bad += bad[0];
     row_of(b, ATTACH_AGAIN, size)->bad += bad[1];
     for (int op = 0; op < OPS && counts; op++) {
@@ -196,20 +198,21 @@ static wharf_status attach_size(struct attach_bench *b, int size, bool counts)
 static wharf_status attach_rounds(struct attach_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         bench_progress(b->bench, "round", round + o->warmup + 1,
                        o->rounds + o->warmup);
-        for (int size = 0; size < o->size_count && st == WHARF_OK; size++) {
+        for (int size = 0; size < o->size_count && status == WHARF_OK; size++) {
             if (round == 0)
                 for (int op = 0; op < OPS; op++)
                     row_of(b, op, size)->reused = 0;
-            st = attach_size(b, size, round >= 0);
+            status = attach_size(b, size, round >= 0);
         }
     }
     bench_progress(b->bench, "", 0, 0);
-    return st;
+    return status;
 }
 
 int bench_attach(struct bench *bench)

@@ -79,10 +79,11 @@ static wharf_status one(struct copy_bench *b, int op)
     int me = wharf_node_rank(b->node);
     wharf_box box = rows_box(b);
     char *mine = NULL;
-    wharf_status st = wharf_buffer_segment(b->buffer, me, (void **)&mine, NULL);
+    wharf_status status =
+        wharf_buffer_segment(b->buffer, me, (void **)&mine, NULL);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     switch (op) {
     case PUT:
         return wharf_put(b->buffer, b->next, b->bytes, mine, b->bytes, NULL);
@@ -96,10 +97,11 @@ static wharf_status one(struct copy_bench *b, int op)
     }
     if (b->next == me) /* one rank has nobody to notify */
         return wharf_put(b->buffer, me, b->bytes, mine, b->bytes, NULL);
-    st = wharf_put_notify(b->buffer, b->next, b->bytes, mine, b->bytes,
-                          b->notify[b->next], NULL);
-    return st == WHARF_OK ? wharf_notify_wait(b->notify[me], b->last, NULL, 0)
-                          : st;
+    status = wharf_put_notify(b->buffer, b->next, b->bytes, mine, b->bytes,
+                              b->notify[b->next], NULL);
+    return status == WHARF_OK
+               ? wharf_notify_wait(b->notify[me], b->last, NULL, 0)
+               : status;
 }
 
 /* ---- Data -------------------------------------------------------------- */
@@ -108,20 +110,20 @@ static wharf_status one(struct copy_bench *b, int op)
 static wharf_status data_write(struct copy_bench *b)
 {
     int me = wharf_node_rank(b->node);
-    wharf_status st;
+    wharf_status status;
 
     b->serial++;
     memset(b->host, 0, b->bytes);
-    st = wharf_put(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
+    status = wharf_put(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
     bench_words_fill(b->host, b->bytes, b->serial, me);
-    if (st == WHARF_OK)
-        st = wharf_put(b->buffer, me, 0, b->host, b->bytes, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
+    if (status == WHARF_OK)
+        status = wharf_put(b->buffer, me, 0, b->host, b->bytes, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
     MPI_Barrier(MPI_COMM_WORLD);
-    return st;
+    return status;
 }
 
 /* Rows were moved, and what lies between them was not. */
@@ -145,20 +147,21 @@ static wharf_status data_check(struct copy_bench *b, int op, uint64_t *bad)
 {
     int me = wharf_node_rank(b->node);
     int from = op == GET ? b->next : b->last;
-    wharf_status st;
+    wharf_status status;
 
     MPI_Barrier(MPI_COMM_WORLD);
-    st = bench_spoil(b->bench, b->buffer, me, 2 * b->bytes - 1, b->event[me]);
-    if (st == WHARF_OK)
-        st = wharf_get(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
-    if (st == WHARF_OK)
+    status =
+        bench_spoil(b->bench, b->buffer, me, 2 * b->bytes - 1, b->event[me]);
+    if (status == WHARF_OK)
+        status = wharf_get(b->buffer, me, b->bytes, b->host, b->bytes, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
+    if (status == WHARF_OK)
         *bad += op == PUT_2D
                     ? rows_wrong(b, from)
                     : bench_words_wrong(b->host, b->bytes, b->serial, from);
     MPI_Barrier(MPI_COMM_WORLD);
-    return st;
+    return status;
 }
 
 /* ---- Rounds ------------------------------------------------------------ */
@@ -177,7 +180,7 @@ static wharf_status op_rounds(struct copy_bench *b, int op,
 {
     const struct bench_options *o = &b->bench->options;
     int calls = calls_of(b);
-    wharf_status st;
+    wharf_status status;
 
     row->moves = true;
     row->bytes = b->bytes;
@@ -188,41 +191,42 @@ static wharf_status op_rounds(struct copy_bench *b, int op,
                  "less than the %d bytes from a row to the next", ROW_PITCH);
         return WHARF_OK;
     }
-    st = data_write(b);
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    status = data_write(b);
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         double start, time;
 
         MPI_Barrier(MPI_COMM_WORLD);
         start = MPI_Wtime();
-        for (int i = 0; i < calls && st == WHARF_OK; i++)
-            st = one(b, op);
-        if (st == WHARF_OK)
-            st = finish(b);
+        for (int i = 0; i < calls && status == WHARF_OK; i++)
+            status = one(b, op);
+        if (status == WHARF_OK)
+            status = finish(b);
         time = bench_slowest((MPI_Wtime() - start) * 1e6 / calls);
         if (round >= 0)
             row->samples[row->rounds++] = time;
     }
-    if (st == WHARF_OK)
-        st = data_check(b, op, &row->bad);
+    if (status == WHARF_OK)
+        status = data_check(b, op, &row->bad);
     bench_row_finish(row);
-    return st;
+    return status;
 }
 
 static wharf_status size_rounds(struct copy_bench *b, int how, int size)
 {
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
-    wharf_status st;
+    wharf_status status;
 
     /* Patterns are of whole words. */
     b->bytes = b->bench->options.sizes[size] / 8 * 8;
     options.space = b->bench->options.space;
     options.name = "wharf-bench";
-    st = wharf_buffer_attach(b->node, 2 * b->bytes, &options, &b->buffer);
-    for (int op = 0; op < OPS && st == WHARF_OK; op++)
+    status = wharf_buffer_attach(b->node, 2 * b->bytes, &options, &b->buffer);
+    for (int op = 0; op < OPS && status == WHARF_OK; op++)
         bench_or_abort(op_rounds(b, op, row_of(b, how, op, size)));
-    if (st == WHARF_OK)
-        st = wharf_buffer_detach(&b->buffer);
-    return st;
+    if (status == WHARF_OK)
+        status = wharf_buffer_detach(&b->buffer);
+    return status;
 }
 
 /* ---- Ways -------------------------------------------------------------- */
@@ -230,27 +234,27 @@ static wharf_status size_rounds(struct copy_bench *b, int how, int size)
 static wharf_status objects_create(struct copy_bench *b)
 {
     int me = wharf_node_rank(b->node), size = wharf_node_size(b->node);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     b->next = (me + 1) % size;
     b->last = (me + size - 1) % size;
-    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
-        st = wharf_notify_create(b->node, rank, NULL, &b->notify[rank]);
-    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
-        st = wharf_event_create(b->node, rank, &b->event[rank]);
-    return st;
+    for (int rank = 0; rank < size && status == WHARF_OK; rank++)
+        status = wharf_notify_create(b->node, rank, NULL, &b->notify[rank]);
+    for (int rank = 0; rank < size && status == WHARF_OK; rank++)
+        status = wharf_event_create(b->node, rank, &b->event[rank]);
+    return status;
 }
 
 static wharf_status objects_destroy(struct copy_bench *b)
 {
     int size = wharf_node_size(b->node);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
-        st = wharf_event_destroy(&b->event[rank]);
-    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
-        st = wharf_notify_destroy(&b->notify[rank]);
-    return st;
+    for (int rank = 0; rank < size && status == WHARF_OK; rank++)
+        status = wharf_event_destroy(&b->event[rank]);
+    for (int rank = 0; rank < size && status == WHARF_OK; rank++)
+        status = wharf_notify_destroy(&b->notify[rank]);
+    return status;
 }
 
 /* Way after way on a node of its own, whose settings name it. */
@@ -258,22 +262,22 @@ static wharf_status way_rounds(struct copy_bench *b, int how)
 {
     static const char *const names[HOWS] = {"auto", "engine", "kernel"};
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = bench_open_way(names[how], &b->node);
+    wharf_status status = bench_open_way(names[how], &b->node);
 
-    if (st == WHARF_OK)
-        st = objects_create(b);
-    for (int size = 0; size < o->size_count && st == WHARF_OK; size++) {
+    if (status == WHARF_OK)
+        status = objects_create(b);
+    for (int size = 0; size < o->size_count && status == WHARF_OK; size++) {
         bench_progress(b->bench, names[how], size + 1, o->size_count);
-        st = size_rounds(b, how, size);
+        status = size_rounds(b, how, size);
     }
-    if (st == WHARF_OK)
-        st = objects_destroy(b);
+    if (status == WHARF_OK)
+        status = objects_destroy(b);
     if (b->node) {
         wharf_status closed = wharf_node_close(&b->node);
 
-        st = st == WHARF_OK ? closed : st;
+        status = status == WHARF_OK ? closed : status;
     }
-    return st;
+    return status;
 }
 
 static void rows_init(struct copy_bench *b)
@@ -296,7 +300,7 @@ int bench_copy(struct bench *bench)
     struct copy_bench b = {.bench = bench};
     bool cuda = wharf_node_backend(bench->node) == WHARF_BACKEND_CUDA;
     int hows = cuda ? HOWS : 1, each = OPS * o->size_count;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     bool good = false;
 
     b.rows = bench_rows_new(HOWS * each, o->rounds);
@@ -305,10 +309,10 @@ int bench_copy(struct bench *bench)
     b.host = tool_alloc(bench_largest(o), 1);
     rows_init(&b);
     bench->checked = "every byte, after each operation's rounds";
-    for (int how = 0; how < hows && st == WHARF_OK; how++)
-        st = way_rounds(&b, how);
+    for (int how = 0; how < hows && status == WHARF_OK; how++)
+        status = way_rounds(&b, how);
     bench_progress(bench, "", 0, 0);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         good = bench_report(bench, "copy", b.rows, hows * each);
     else
         tool_report_once("wharf-bench", bench->rank);

@@ -13,9 +13,9 @@ double bench_slowest(double mine)
     return most;
 }
 
-void bench_or_abort(wharf_status st)
+void bench_or_abort(wharf_status status)
 {
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return;
     tool_report("wharf-bench");
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -25,16 +25,16 @@ wharf_status bench_open_way(const char *way, wharf_node **node)
 {
     const char *before = getenv("WHARF_COPY");
     char *kept = before == NULL ? NULL : strdup(before);
-    wharf_status st;
+    wharf_status status;
 
     setenv("WHARF_COPY", way, 1);
-    st = wharf_node_open(MPI_COMM_WORLD, NULL, node);
+    status = wharf_node_open(MPI_COMM_WORLD, NULL, node);
     if (kept != NULL)
         setenv("WHARF_COPY", kept, 1);
     else
         unsetenv("WHARF_COPY");
     free(kept);
-    return st;
+    return status;
 }
 
 uint64_t bench_largest(const struct bench_options *options)
@@ -46,11 +46,12 @@ uint64_t bench_largest(const struct bench_options *options)
     return most;
 }
 
-bool bench_too_large(wharf_status st, char failure[160])
+bool bench_too_large(wharf_status status, char failure[160])
 {
     wharf_error error;
 
-    if (st != WHARF_ENOMEM && st != WHARF_EDEVMEM && st != WHARF_EARG)
+    if (status != WHARF_ENOMEM && status != WHARF_EDEVMEM &&
+        status != WHARF_EARG)
         return false;
     wharf_last_error(&error);
     snprintf(failure, 160, "%.159s", error.cause);
@@ -60,9 +61,10 @@ bool bench_too_large(wharf_status st, char failure[160])
 wharf_status bench_finish(wharf_event *event)
 {
     uint64_t number = 0;
-    wharf_status st = wharf_event_record(event, NULL, &number);
+    wharf_status status = wharf_event_record(event, NULL, &number);
 
-    return st == WHARF_OK ? wharf_event_synchronize(event, number, 0) : st;
+    return status == WHARF_OK ? wharf_event_synchronize(event, number, 0)
+                              : status;
 }
 
 uint64_t bench_word(uint64_t serial, int rank, uint64_t at)
@@ -114,17 +116,17 @@ wharf_status bench_spoil(const struct bench *bench, wharf_buffer *buffer,
                          int rank, uint64_t offset, wharf_event *event)
 {
     unsigned char byte = 0;
-    wharf_status st;
+    wharf_status status;
 
     if (!bench->options.spoil)
         return WHARF_OK;
-    st = wharf_get(buffer, rank, (size_t)offset, &byte, 1, NULL);
-    if (st == WHARF_OK)
-        st = bench_finish(event);
+    status = wharf_get(buffer, rank, (size_t)offset, &byte, 1, NULL);
+    if (status == WHARF_OK)
+        status = bench_finish(event);
     byte ^= 1;
-    if (st == WHARF_OK)
-        st = wharf_put(buffer, rank, (size_t)offset, &byte, 1, NULL);
-    return st == WHARF_OK ? bench_finish(event) : st;
+    if (status == WHARF_OK)
+        status = wharf_put(buffer, rank, (size_t)offset, &byte, 1, NULL);
+    return status == WHARF_OK ? bench_finish(event) : status;
 }
 
 void bench_progress(const struct bench *bench, const char *what, int done,

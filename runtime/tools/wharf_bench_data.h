@@ -11,7 +11,7 @@ double bench_slowest(double mine);
 
 /* A step that this rank took by itself has failed: the others wait for it, so
  * the job ends, with the reason on stderr. */
-void bench_or_abort(wharf_status st);
+void bench_or_abort(wharf_status status);
 
 /* Collective: opens a node whose puts and gets go by "engine" or "kernel", or
  * "auto". The setting is put back afterwards. */
@@ -22,7 +22,7 @@ uint64_t bench_largest(const struct bench_options *options);
 
 /* Did a size only not fit? Then it is left out, with this thread's failure as
  * the reason; anything else ends the run. */
-bool bench_too_large(wharf_status st, char failure[160]);
+bool bench_too_large(wharf_status status, char failure[160]);
 
 /* All work of the default stream is complete. The caller owns `event`. */
 wharf_status bench_finish(wharf_event *event);

@@ -48,12 +48,13 @@ static wharf_status finish(struct exchange_bench *b)
 
 static wharf_status one(struct exchange_bench *b, bool split)
 {
-    wharf_status st;
+    wharf_status status;
 
     if (!split)
         return wharf_exchange_run(b->exchange, NULL);
-    st = wharf_exchange_start(b->exchange, NULL);
-    return st == WHARF_OK ? wharf_exchange_finish(b->exchange, NULL) : st;
+    status = wharf_exchange_start(b->exchange, NULL);
+    return status == WHARF_OK ? wharf_exchange_finish(b->exchange, NULL)
+                              : status;
 }
 
 static int sets_of(int op)
@@ -72,44 +73,44 @@ static uint64_t serial_of(const struct exchange_bench *b, int set)
 /* New contents of what is sent, none in what is received. */
 static wharf_status data_write(struct exchange_bench *b, int sets)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     b->serial++;
-    for (int set = 0; set < sets && st == WHARF_OK; set++) {
+    for (int set = 0; set < sets && status == WHARF_OK; set++) {
         uint64_t at = 2 * (uint64_t)set * b->bytes;
 
         bench_words_fill(b->host, b->bytes, serial_of(b, set), b->me);
-        st = wharf_put(b->buffer, b->me, at, b->host, b->bytes, NULL);
-        if (st == WHARF_OK)
-            st = finish(b);
+        status = wharf_put(b->buffer, b->me, at, b->host, b->bytes, NULL);
+        if (status == WHARF_OK)
+            status = finish(b);
         memset(b->host, 0, b->bytes);
-        if (st == WHARF_OK)
-            st = wharf_put(b->buffer, b->me, at + b->bytes, b->host, b->bytes,
-                           NULL);
-        if (st == WHARF_OK)
-            st = finish(b);
+        if (status == WHARF_OK)
+            status = wharf_put(b->buffer, b->me, at + b->bytes, b->host,
+                               b->bytes, NULL);
+        if (status == WHARF_OK)
+            status = finish(b);
     }
-    return st;
+    return status;
 }
 
 static wharf_status data_check(struct exchange_bench *b, int sets,
                                uint64_t *bad)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int set = 0; set < sets && st == WHARF_OK; set++) {
+    for (int set = 0; set < sets && status == WHARF_OK; set++) {
         uint64_t at = (2 * (uint64_t)set + 1) * b->bytes;
 
-        st = bench_spoil(b->bench, b->buffer, b->me, at, b->event[b->me]);
-        if (st == WHARF_OK)
-            st = wharf_get(b->buffer, b->me, at, b->host, b->bytes, NULL);
-        if (st == WHARF_OK)
-            st = finish(b);
-        if (st == WHARF_OK)
+        status = bench_spoil(b->bench, b->buffer, b->me, at, b->event[b->me]);
+        if (status == WHARF_OK)
+            status = wharf_get(b->buffer, b->me, at, b->host, b->bytes, NULL);
+        if (status == WHARF_OK)
+            status = finish(b);
+        if (status == WHARF_OK)
             *bad += bench_words_wrong(b->host, b->bytes, serial_of(b, set),
                                       b->partner);
     }
-    return st;
+    return status;
 }
 
 /* ---- Rounds ------------------------------------------------------------ */
@@ -144,60 +145,61 @@ static wharf_status rounds(struct exchange_bench *b, bool split,
 {
     const struct bench_options *o = &b->bench->options;
     int calls = calls_of(b->bytes);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         double start, time;
 
         MPI_Barrier(MPI_COMM_WORLD);
         start = MPI_Wtime();
-        for (int i = 0; i < calls && st == WHARF_OK; i++)
-            st = one(b, split);
-        if (st == WHARF_OK)
-            st = finish(b);
+        for (int i = 0; i < calls && status == WHARF_OK; i++)
+            status = one(b, split);
+        if (status == WHARF_OK)
+            status = finish(b);
         time = bench_slowest((MPI_Wtime() - start) * 1e6 / calls);
         if (round >= 0)
             row->samples[row->rounds++] = time;
     }
-    return st;
+    return status;
 }
 
 static wharf_status op_rounds(struct exchange_bench *b, int op,
                               struct bench_row *row)
 {
     int sets = sets_of(op);
-    wharf_status st;
+    wharf_status status;
 
     bench_or_abort(data_write(b, sets));
-    st = create(b, sets);
-    if (st != WHARF_OK)
-        return st;
+    status = create(b, sets);
+    if (status != WHARF_OK)
+        return status;
     bench_or_abort(rounds(b, op == SPLIT_1 || op == SPLIT_2, row));
-    st = wharf_exchange_destroy(&b->exchange);
-    if (st == WHARF_OK)
+    status = wharf_exchange_destroy(&b->exchange);
+    if (status == WHARF_OK)
         bench_or_abort(data_check(b, sets, &row->bad));
     row->moves = true;
     bench_row_finish(row);
-    return st;
+    return status;
 }
 
 static wharf_status size_rounds(struct exchange_bench *b, int size)
 {
     const struct bench_options *o = &b->bench->options;
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
-    wharf_status st;
+    wharf_status status;
 
     /* Patterns are of whole words. */
     b->bytes = o->sizes[size] / 8 * 8;
     options.space = o->space;
     options.name = "wharf-bench";
-    st =
+    status =
         wharf_buffer_attach(b->bench->node, 4 * b->bytes, &options, &b->buffer);
-    for (int op = 0; op < OPS && st == WHARF_OK; op++)
-        st = op_rounds(b, op, &b->rows[op * o->size_count + size]);
-    if (st == WHARF_OK)
-        st = wharf_buffer_detach(&b->buffer);
-    return st;
+    for (int op = 0; op < OPS && status == WHARF_OK; op++)
+        status = op_rounds(b, op, &b->rows[op * o->size_count + size]);
+    if (status == WHARF_OK)
+        status = wharf_buffer_detach(&b->buffer);
+    return status;
 }
 
 /* ---- All of it --------------------------------------------------------- */
@@ -205,21 +207,21 @@ static wharf_status size_rounds(struct exchange_bench *b, int size)
 static wharf_status all_rounds(struct exchange_bench *b)
 {
     const struct bench *bench = b->bench;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     b->me = wharf_node_rank(bench->node);
     b->partner = (b->me ^ 1) < bench->size ? b->me ^ 1 : b->me;
-    for (int rank = 0; rank < bench->size && st == WHARF_OK; rank++)
-        st = wharf_event_create(bench->node, rank, &b->event[rank]);
-    for (int size = 0; size < bench->options.size_count && st == WHARF_OK;
+    for (int rank = 0; rank < bench->size && status == WHARF_OK; rank++)
+        status = wharf_event_create(bench->node, rank, &b->event[rank]);
+    for (int size = 0; size < bench->options.size_count && status == WHARF_OK;
          size++) {
         bench_progress(bench, "size", size + 1, bench->options.size_count);
-        st = size_rounds(b, size);
+        status = size_rounds(b, size);
     }
     bench_progress(bench, "", 0, 0);
-    for (int rank = 0; rank < bench->size && st == WHARF_OK; rank++)
-        st = wharf_event_destroy(&b->event[rank]);
-    return st;
+    for (int rank = 0; rank < bench->size && status == WHARF_OK; rank++)
+        status = wharf_event_destroy(&b->event[rank]);
+    return status;
 }
 
 static void rows_init(struct exchange_bench *b)
@@ -240,7 +242,7 @@ int bench_exchange(struct bench *bench)
     const struct bench_options *o = &bench->options;
     struct exchange_bench b = {.bench = bench};
     int rows = OPS * o->size_count;
-    wharf_status st;
+    wharf_status status;
     bool good = false;
 
     b.rows = bench_rows_new(rows, o->rounds);
@@ -248,8 +250,8 @@ int bench_exchange(struct bench *bench)
     b.host = tool_alloc(bench_largest(o), 1);
     rows_init(&b);
     bench->checked = "every byte received, after each operation's rounds";
-    st = all_rounds(&b);
-    if (st == WHARF_OK)
+    status = all_rounds(&b);
+    if (status == WHARF_OK)
         good = bench_report(bench, "exchange", b.rows, rows);
     else
         tool_report_once("wharf-bench", bench->rank);

@@ -51,15 +51,15 @@ static wharf_status go(const struct latency_bench *b, const struct pair *p,
                        int op)
 {
     void *mine = NULL;
-    wharf_status st;
+    wharf_status status;
 
     if (op == NOTIFY)
         return wharf_notify_record(b->notify[p->other], NULL);
-    st = wharf_buffer_segment(b->buffer, p->me, &mine, NULL);
-    return st == WHARF_OK
+    status = wharf_buffer_segment(b->buffer, p->me, &mine, NULL);
+    return status == WHARF_OK
                ? wharf_put_notify(b->buffer, p->other, 0, (char *)mine + 8, 8,
                                   b->notify[p->other], NULL)
-               : st;
+               : status;
 }
 
 static wharf_status come(const struct latency_bench *b, const struct pair *p)
@@ -70,11 +70,11 @@ static wharf_status come(const struct latency_bench *b, const struct pair *p)
 static wharf_status trip(const struct latency_bench *b, const struct pair *p,
                          int op)
 {
-    wharf_status st = p->me == p->from ? go(b, p, op) : come(b, p);
+    wharf_status status = p->me == p->from ? go(b, p, op) : come(b, p);
 
-    if (st == WHARF_OK)
-        st = p->me == p->from ? come(b, p) : go(b, p, op);
-    return st;
+    if (status == WHARF_OK)
+        status = p->me == p->from ? come(b, p) : go(b, p, op);
+    return status;
 }
 
 /* ---- Data --------------------------------------------------------------- */
@@ -83,25 +83,26 @@ static wharf_status trip(const struct latency_bench *b, const struct pair *p,
 static wharf_status data_write(struct latency_bench *b, const struct pair *p)
 {
     uint64_t words[2] = {0, bench_word(b->serial, p->me, 0)};
-    wharf_status st = wharf_put(b->buffer, p->me, 0, words, sizeof words, NULL);
+    wharf_status status =
+        wharf_put(b->buffer, p->me, 0, words, sizeof words, NULL);
 
-    return st == WHARF_OK ? finish(b) : st;
+    return status == WHARF_OK ? finish(b) : status;
 }
 
 static wharf_status data_check(struct latency_bench *b, const struct pair *p,
                                uint64_t *bad)
 {
     uint64_t word = 0;
-    wharf_status st =
+    wharf_status status =
         bench_spoil(b->bench, b->buffer, p->me, 0, b->done[p->me]);
 
-    if (st == WHARF_OK)
-        st = wharf_get(b->buffer, p->me, 0, &word, sizeof word, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
+    if (status == WHARF_OK)
+        status = wharf_get(b->buffer, p->me, 0, &word, sizeof word, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
     *bad +=
         (uint64_t)bench_wrong_bytes(word, bench_word(b->serial, p->other, 0));
-    return st;
+    return status;
 }
 
 /* ---- A pair ------------------------------------------------------------- */
@@ -110,14 +111,14 @@ static wharf_status timed(const struct latency_bench *b, const struct pair *p,
                           int op, double *time)
 {
     double start = MPI_Wtime();
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int i = 0; i < TRIPS && st == WHARF_OK; i++)
-        st = trip(b, p, op);
-    if (st == WHARF_OK)
-        st = finish(b);
+    for (int i = 0; i < TRIPS && status == WHARF_OK; i++)
+        status = trip(b, p, op);
+    if (status == WHARF_OK)
+        status = finish(b);
     *time = (MPI_Wtime() - start) * 1e6 / TRIPS;
-    return st;
+    return status;
 }
 
 /* All ranks call; only the pair's two do something. */
@@ -126,26 +127,27 @@ static wharf_status op_rounds(struct latency_bench *b, const struct pair *p,
 {
     const struct bench_options *o = &b->bench->options;
     bool takes_part = p->me == p->from || p->me == p->to;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     b->serial++;
     if (takes_part && op == PUT)
-        st = data_write(b, p);
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+        status = data_write(b, p);
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         double time = 0;
 
         MPI_Barrier(MPI_COMM_WORLD);
         if (takes_part)
-            st = timed(b, p, op, &time);
+            status = timed(b, p, op, &time);
         time = bench_slowest(time);
         if (round >= 0)
             row->samples[row->rounds++] = op == PUT ? time / 2 : time;
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    if (takes_part && op == PUT && st == WHARF_OK)
-        st = data_check(b, p, &row->bad);
+    if (takes_part && op == PUT && status == WHARF_OK)
+        status = data_check(b, p, &row->bad);
     bench_row_finish(row);
-    return st;
+    return status;
 }
 
 static wharf_status describe(struct latency_bench *b, const struct pair *p,
@@ -153,11 +155,12 @@ static wharf_status describe(struct latency_bench *b, const struct pair *p,
 {
     wharf_link link = WHARF_LINK_INIT;
     wharf_mechanism mechanism = WHARF_MECHANISM_AUTO;
-    wharf_status st = wharf_node_link(b->bench->node, p->from, p->to, &link);
+    wharf_status status =
+        wharf_node_link(b->bench->node, p->from, p->to, &link);
 
-    if (st == WHARF_OK)
-        st = wharf_node_mechanism(b->bench->node, p->from, p->to, &mechanism,
-                                  NULL);
+    if (status == WHARF_OK)
+        status = wharf_node_mechanism(b->bench->node, p->from, p->to,
+                                      &mechanism, NULL);
     row->op = op_names[op];
     row->bytes = op == PUT ? 8 : 0;
     row->paired = true;
@@ -165,7 +168,7 @@ static wharf_status describe(struct latency_bench *b, const struct pair *p,
     row->to = p->to;
     row->path = wharf_path_name(link.path);
     row->mechanism = wharf_mechanism_name(mechanism);
-    return st;
+    return status;
 }
 
 static wharf_status pair_rounds(struct latency_bench *b, int from, int to,
@@ -173,17 +176,17 @@ static wharf_status pair_rounds(struct latency_bench *b, int from, int to,
 {
     int me = b->bench->rank;
     struct pair p = {from, to, me, me == from ? to : from};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     bench_progress(b->bench, "pair", number + 1, b->pairs);
-    for (int op = 0; op < OPS && st == WHARF_OK; op++) {
+    for (int op = 0; op < OPS && status == WHARF_OK; op++) {
         struct bench_row *row = &b->rows[op * b->pairs + number];
 
-        st = describe(b, &p, row, op);
-        if (st == WHARF_OK)
-            st = op_rounds(b, &p, op, row);
+        status = describe(b, &p, row, op);
+        if (status == WHARF_OK)
+            status = op_rounds(b, &p, op, row);
     }
-    return st;
+    return status;
 }
 
 /* ---- All ---------------------------------------------------------------- */
@@ -192,37 +195,37 @@ static wharf_status create(struct latency_bench *b)
 {
     wharf_node *node = b->bench->node;
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
-    wharf_status st;
+    wharf_status status;
 
     options.space = b->bench->options.space;
-    st = wharf_buffer_attach(node, 16, &options, &b->buffer);
-    for (int rank = 0; rank < b->bench->size && st == WHARF_OK; rank++) {
-        st = wharf_notify_create(node, rank, NULL, &b->notify[rank]);
-        if (st == WHARF_OK)
-            st = wharf_event_create(node, rank, &b->done[rank]);
+    status = wharf_buffer_attach(node, 16, &options, &b->buffer);
+    for (int rank = 0; rank < b->bench->size && status == WHARF_OK; rank++) {
+        status = wharf_notify_create(node, rank, NULL, &b->notify[rank]);
+        if (status == WHARF_OK)
+            status = wharf_event_create(node, rank, &b->done[rank]);
     }
-    return st;
+    return status;
 }
 
 static wharf_status destroy(struct latency_bench *b)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int rank = 0; rank < b->bench->size && st == WHARF_OK; rank++) {
-        st = wharf_event_destroy(&b->done[rank]);
-        if (st == WHARF_OK)
-            st = wharf_notify_destroy(&b->notify[rank]);
+    for (int rank = 0; rank < b->bench->size && status == WHARF_OK; rank++) {
+        status = wharf_event_destroy(&b->done[rank]);
+        if (status == WHARF_OK)
+            status = wharf_notify_destroy(&b->notify[rank]);
     }
-    return st == WHARF_OK ? wharf_buffer_detach(&b->buffer) : st;
+    return status == WHARF_OK ? wharf_buffer_detach(&b->buffer) : status;
 }
 
 static wharf_status all_pairs(struct latency_bench *b)
 {
-    wharf_status st = create(b);
+    wharf_status status = create(b);
     int number = 0;
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     for (int from = 0; from < b->bench->size; from++)
         for (int to = from + 1; to < b->bench->size; to++)
             bench_or_abort(pair_rounds(b, from, to, number++));
@@ -260,7 +263,7 @@ int bench_latency(struct bench *bench)
 {
     int size = bench->size, pairs = size * (size - 1) / 2;
     struct latency_bench b = {.bench = bench, .pairs = pairs};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     bool good = false;
 
     b.rows = bench_rows_new(OPS * pairs, bench->options.rounds);
@@ -271,12 +274,12 @@ int bench_latency(struct bench *bench)
         snprintf(bench->remark, sizeof bench->remark,
                  "one rank makes no pair: nothing to measure");
     else
-        st = all_pairs(&b);
+        status = all_pairs(&b);
     bench_progress(bench, "", 0, 0);
     bench->more = matrices_print;
     /* cppcheck-suppress autoVariables ; read by the report below */
     bench->more_of = &b;
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         good = bench_report(bench, "latency", b.rows, OPS * pairs);
     else
         tool_report_once("wharf-bench", bench->rank);

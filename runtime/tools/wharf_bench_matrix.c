@@ -52,27 +52,27 @@ static int calls_of(const struct matrix_bench *b)
 /* A new source, and nothing where data will come. */
 static wharf_status data_write(struct matrix_bench *b)
 {
-    wharf_status st;
+    wharf_status status;
 
     memset(b->host, 0, b->bytes);
-    st = wharf_put(b->buffer, b->me, b->bytes, b->host, b->bytes, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
+    status = wharf_put(b->buffer, b->me, b->bytes, b->host, b->bytes, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
     bench_words_fill(b->host, b->bytes, b->serial, b->me);
-    if (st == WHARF_OK)
-        st = wharf_put(b->buffer, b->me, 0, b->host, b->bytes, NULL);
-    return st == WHARF_OK ? finish(b) : st;
+    if (status == WHARF_OK)
+        status = wharf_put(b->buffer, b->me, 0, b->host, b->bytes, NULL);
+    return status == WHARF_OK ? finish(b) : status;
 }
 
 /* What has come, on the CPU. */
 static wharf_status data_read(struct matrix_bench *b)
 {
-    wharf_status st =
+    wharf_status status =
         bench_spoil(b->bench, b->buffer, b->me, b->bytes, b->done[b->me]);
 
-    if (st == WHARF_OK)
-        st = wharf_get(b->buffer, b->me, b->bytes, b->host, b->bytes, NULL);
-    return st == WHARF_OK ? finish(b) : st;
+    if (status == WHARF_OK)
+        status = wharf_get(b->buffer, b->me, b->bytes, b->host, b->bytes, NULL);
+    return status == WHARF_OK ? finish(b) : status;
 }
 
 /* ---- Pairs -------------------------------------------------------------- */
@@ -82,14 +82,14 @@ static wharf_status puts_timed(const struct matrix_bench *b, int to, void *mine,
 {
     int calls = calls_of(b);
     double start = MPI_Wtime();
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int i = 0; i < calls && st == WHARF_OK; i++)
-        st = wharf_put(b->buffer, to, b->bytes, mine, b->bytes, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
+    for (int i = 0; i < calls && status == WHARF_OK; i++)
+        status = wharf_put(b->buffer, to, b->bytes, mine, b->bytes, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
     *time = (MPI_Wtime() - start) * 1e6 / calls;
-    return st;
+    return status;
 }
 
 /* The way is the sender's to know; every rank calls. */
@@ -100,12 +100,12 @@ static wharf_status describe(const struct matrix_bench *b, int from, int to,
     wharf_box box = WHARF_BOX_INIT;
     wharf_copy_way way = WHARF_COPY_NOTHING;
     int name = 0;
-    wharf_status st = wharf_node_link(b->bench->node, from, to, &link);
+    wharf_status status = wharf_node_link(b->bench->node, from, to, &link);
 
     box.width = b->bytes;
-    if (st == WHARF_OK && b->me == from)
-        st = wharf_copy_way_find(b->buffer, WHARF_COPY_PUT, to, b->bytes, mine,
-                                 &box, &way, NULL);
+    if (status == WHARF_OK && b->me == from)
+        status = wharf_copy_way_find(b->buffer, WHARF_COPY_PUT, to, b->bytes,
+                                     mine, &box, &way, NULL);
     name = (int)way;
     MPI_Bcast(&name, 1, MPI_INT, from, MPI_COMM_WORLD);
     row->paired = true;
@@ -113,7 +113,7 @@ static wharf_status describe(const struct matrix_bench *b, int from, int to,
     row->to = to;
     row->path = wharf_path_name(link.path);
     row->mechanism = wharf_copy_way_name((wharf_copy_way)name);
-    return st;
+    return status;
 }
 
 static wharf_status pair_rounds(struct matrix_bench *b, int from, int to,
@@ -122,30 +122,31 @@ static wharf_status pair_rounds(struct matrix_bench *b, int from, int to,
     const struct bench_options *o = &b->bench->options;
     bool takes_part = b->me == from || b->me == to;
     void *mine = NULL;
-    wharf_status st = wharf_buffer_segment(b->buffer, b->me, &mine, NULL);
+    wharf_status status = wharf_buffer_segment(b->buffer, b->me, &mine, NULL);
 
-    if (st == WHARF_OK)
-        st = describe(b, from, to, mine, row);
+    if (status == WHARF_OK)
+        status = describe(b, from, to, mine, row);
     b->serial++;
-    if (takes_part && st == WHARF_OK)
-        st = data_write(b);
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    if (takes_part && status == WHARF_OK)
+        status = data_write(b);
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         double time = 0;
 
         MPI_Barrier(MPI_COMM_WORLD);
         if (b->me == from)
-            st = puts_timed(b, to, mine, &time);
+            status = puts_timed(b, to, mine, &time);
         time = bench_slowest(time);
         if (round >= 0)
             row->samples[row->rounds++] = time;
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    if (b->me == to && st == WHARF_OK) {
-        st = data_read(b);
+    if (b->me == to && status == WHARF_OK) {
+        status = data_read(b);
         row->bad += bench_words_wrong(b->host, b->bytes, b->serial, from);
     }
     bench_row_finish(row);
-    return st;
+    return status;
 }
 
 static void all_pairs(struct matrix_bench *b, int size)
@@ -186,7 +187,7 @@ static wharf_status exchange_create(struct matrix_bench *b)
     wharf_exchange_transfer *transfers = tool_alloc(count, sizeof *transfers);
     wharf_exchange_box *pair = boxes; /* of the next peer: out, in */
     int at = 0;
-    wharf_status st;
+    wharf_status status;
 
     options.sets = 1;
     for (int peer = 0; peer < b->size; peer++) {
@@ -202,11 +203,11 @@ static wharf_status exchange_create(struct matrix_bench *b)
         *pair = box;
         pair++->offset += b->bytes;
     }
-    st = wharf_exchange_create(b->bench->node, MPI_COMM_WORLD, at, transfers,
-                               &options, &b->exchange);
+    status = wharf_exchange_create(b->bench->node, MPI_COMM_WORLD, at,
+                                   transfers, &options, &b->exchange);
     free(boxes);
     free(transfers);
-    return st;
+    return status;
 }
 
 static wharf_status exchange_rounds(struct matrix_bench *b,
@@ -214,30 +215,31 @@ static wharf_status exchange_rounds(struct matrix_bench *b,
 {
     const struct bench_options *o = &b->bench->options;
     int calls = calls_of(b);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         double start, time;
 
         MPI_Barrier(MPI_COMM_WORLD);
         start = MPI_Wtime();
-        for (int i = 0; i < calls && st == WHARF_OK; i++)
-            st = wharf_exchange_run(b->exchange, NULL);
-        if (st == WHARF_OK)
-            st = finish(b);
+        for (int i = 0; i < calls && status == WHARF_OK; i++)
+            status = wharf_exchange_run(b->exchange, NULL);
+        if (status == WHARF_OK)
+            status = finish(b);
         time = bench_slowest((MPI_Wtime() - start) * 1e6 / calls);
         if (round >= 0)
             row->samples[row->rounds++] = time;
     }
-    return st;
+    return status;
 }
 
 /* Each part is the piece of its sender's source that is this rank's. */
 static wharf_status exchange_check(struct matrix_bench *b, uint64_t *bad)
 {
-    wharf_status st = data_read(b);
+    wharf_status status = data_read(b);
 
-    for (int from = 0; from < b->size && st == WHARF_OK; from++) {
+    for (int from = 0; from < b->size && status == WHARF_OK; from++) {
         uint64_t first = part_at(b, from, b->me) / 8;
         const unsigned char *came = b->host + part_at(b, b->me, from);
 
@@ -249,12 +251,12 @@ static wharf_status exchange_check(struct matrix_bench *b, uint64_t *bad)
                 word, bench_word(b->serial, from, first + i));
         }
     }
-    return st;
+    return status;
 }
 
 static wharf_status all_to_all(struct matrix_bench *b, struct bench_row *row)
 {
-    wharf_status st;
+    wharf_status status;
 
     row->bytes = part_of(b) * (uint64_t)(b->size - 1);
     if (row->bytes == 0) {
@@ -264,15 +266,15 @@ static wharf_status all_to_all(struct matrix_bench *b, struct bench_row *row)
     }
     b->serial++;
     bench_or_abort(data_write(b));
-    st = exchange_create(b);
-    if (st != WHARF_OK)
-        return st;
+    status = exchange_create(b);
+    if (status != WHARF_OK)
+        return status;
     bench_or_abort(exchange_rounds(b, row));
-    st = wharf_exchange_destroy(&b->exchange);
-    if (st == WHARF_OK)
+    status = wharf_exchange_destroy(&b->exchange);
+    if (status == WHARF_OK)
         bench_or_abort(exchange_check(b, &row->bad));
     bench_row_finish(row);
-    return st;
+    return status;
 }
 
 /* ---- All of it ---------------------------------------------------------- */
@@ -281,36 +283,36 @@ static wharf_status size_rounds(struct matrix_bench *b, int size)
 {
     const struct bench_options *o = &b->bench->options;
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
-    wharf_status st;
+    wharf_status status;
 
     b->bytes = o->sizes[size] / 8 * 8;
     options.space = o->space;
     options.name = "wharf-bench";
-    st =
+    status =
         wharf_buffer_attach(b->bench->node, 2 * b->bytes, &options, &b->buffer);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         all_pairs(b, size);
-    if (st == WHARF_OK)
-        st = all_to_all(b, &b->rows[b->pairs * o->size_count + size]);
-    if (st == WHARF_OK)
-        st = wharf_buffer_detach(&b->buffer);
-    return st;
+    if (status == WHARF_OK)
+        status = all_to_all(b, &b->rows[b->pairs * o->size_count + size]);
+    if (status == WHARF_OK)
+        status = wharf_buffer_detach(&b->buffer);
+    return status;
 }
 
 static wharf_status run(struct matrix_bench *b)
 {
     const struct bench *bench = b->bench;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int rank = 0; rank < b->size && st == WHARF_OK; rank++)
-        st = wharf_event_create(bench->node, rank, &b->done[rank]);
-    for (int size = 0; size < bench->options.size_count && st == WHARF_OK;
+    for (int rank = 0; rank < b->size && status == WHARF_OK; rank++)
+        status = wharf_event_create(bench->node, rank, &b->done[rank]);
+    for (int size = 0; size < bench->options.size_count && status == WHARF_OK;
          size++)
-        st = size_rounds(b, size);
-    for (int rank = 0; rank < b->size && st == WHARF_OK; rank++)
-        st = wharf_event_destroy(&b->done[rank]);
+        status = size_rounds(b, size);
+    for (int rank = 0; rank < b->size && status == WHARF_OK; rank++)
+        status = wharf_event_destroy(&b->done[rank]);
     bench_progress(bench, "", 0, 0);
-    return st;
+    return status;
 }
 
 static void rows_init(struct matrix_bench *b)
@@ -361,7 +363,7 @@ int bench_matrix(struct bench *bench)
                              .me = bench->rank,
                              .size = bench->size};
     int count = bench->size > 1 ? (b.pairs + 1) * o->size_count : 0;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     bool good = false;
 
     b.rows = bench_rows_new(count, o->rounds);
@@ -373,12 +375,12 @@ int bench_matrix(struct bench *bench)
                  "one rank makes no pair: nothing to measure");
     else {
         rows_init(&b);
-        st = run(&b);
+        status = run(&b);
         bench->more = matrices_print;
         /* cppcheck-suppress autoVariables ; read by the report below */
         bench->more_of = &b;
     }
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         good = bench_report(bench, "matrix", b.rows, count);
     else
         tool_report_once("wharf-bench", bench->rank);

@@ -85,31 +85,31 @@ static wharf_status finish(const struct ring_bench *b)
 
 static wharf_status produce(wharf_ring *ring, uint64_t bytes)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     void *slot;
 
-    for (int i = 0; i < SLOTS && st == WHARF_OK; i++) {
-        st = wharf_ring_produce_begin(ring, NULL, &slot, NULL);
-        if (st == WHARF_OK)
-            st = wharf_ring_produce_end(ring, (size_t)bytes, NULL);
+    for (int i = 0; i < SLOTS && status == WHARF_OK; i++) {
+        status = wharf_ring_produce_begin(ring, NULL, &slot, NULL);
+        if (status == WHARF_OK)
+            status = wharf_ring_produce_end(ring, (size_t)bytes, NULL);
     }
-    return st;
+    return status;
 }
 
 /* ALL: as many as are produced; SHARED: until the ring is closed. */
 static wharf_status consume(wharf_ring *ring, const struct shape *shape)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     const void *slot;
 
-    for (int i = 0; st == WHARF_OK; i++) {
+    for (int i = 0; status == WHARF_OK; i++) {
         if (shape->mode == WHARF_RING_ALL && i == SLOTS)
             return WHARF_OK;
-        st = wharf_ring_consume_begin(ring, NULL, &slot, NULL);
-        if (st == WHARF_OK)
-            st = wharf_ring_consume_end(ring, NULL);
+        status = wharf_ring_consume_begin(ring, NULL, &slot, NULL);
+        if (status == WHARF_OK)
+            status = wharf_ring_consume_end(ring, NULL);
     }
-    return st == WHARF_ECLOSED ? WHARF_OK : st;
+    return status == WHARF_ECLOSED ? WHARF_OK : status;
 }
 
 /* One round with a ring of its own: a ring that was closed is over. */
@@ -120,23 +120,23 @@ static wharf_status timed(const struct ring_bench *b, const struct shape *shape,
     bool consumes = rank >= b->bench->size - shape->consumers;
     wharf_ring *ring = NULL;
     double start, issued;
-    wharf_status st = wharf_ring_create(b->bench->node, options, &ring);
+    wharf_status status = wharf_ring_create(b->bench->node, options, &ring);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     MPI_Barrier(MPI_COMM_WORLD);
     start = MPI_Wtime();
     if (rank == 0) {
-        st = produce(ring, b->slot_bytes);
-        if (st == WHARF_OK)
-            st = wharf_ring_close(ring);
+        status = produce(ring, b->slot_bytes);
+        if (status == WHARF_OK)
+            status = wharf_ring_close(ring);
     } else if (consumes) {
-        st = consume(ring, shape);
+        status = consume(ring, shape);
     }
     issued = MPI_Wtime();
-    if (st == WHARF_OK)
-        st = finish(b);
-    bench_or_abort(st);
+    if (status == WHARF_OK)
+        status = finish(b);
+    bench_or_abort(status);
     time[0] = bench_slowest((MPI_Wtime() - start) * 1e6 / SLOTS);
     time[1] = bench_slowest((issued - start) * 1e6 / SLOTS);
     return wharf_ring_destroy(&ring);
@@ -157,22 +157,22 @@ static uint64_t checked_bytes(const struct ring_bench *b)
 static wharf_status produce_data(struct ring_bench *b, wharf_ring *ring)
 {
     uint64_t bytes = checked_bytes(b);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     void *slot;
 
-    for (uint64_t i = 0; i < CHECKED_SLOTS && st == WHARF_OK; i++) {
+    for (uint64_t i = 0; i < CHECKED_SLOTS && status == WHARF_OK; i++) {
         bench_words_fill(b->host, bytes, i + 1, 0);
-        st = wharf_put(b->buffer, 0, 0, b->host, bytes, NULL);
-        if (st == WHARF_OK)
-            st = finish(b);
-        if (st == WHARF_OK)
-            st = wharf_ring_produce_begin(ring, NULL, &slot, NULL);
-        if (st == WHARF_OK)
-            st = wharf_get(b->buffer, 0, 0, slot, bytes, NULL);
-        if (st == WHARF_OK)
-            st = wharf_ring_produce_end(ring, (size_t)bytes, NULL);
+        status = wharf_put(b->buffer, 0, 0, b->host, bytes, NULL);
+        if (status == WHARF_OK)
+            status = finish(b);
+        if (status == WHARF_OK)
+            status = wharf_ring_produce_begin(ring, NULL, &slot, NULL);
+        if (status == WHARF_OK)
+            status = wharf_get(b->buffer, 0, 0, slot, bytes, NULL);
+        if (status == WHARF_OK)
+            status = wharf_ring_produce_end(ring, (size_t)bytes, NULL);
     }
-    return st == WHARF_OK ? wharf_ring_close(ring) : st;
+    return status == WHARF_OK ? wharf_ring_close(ring) : status;
 }
 
 /* One slot, copied into the own segment and from there to the CPU. */
@@ -181,22 +181,22 @@ static wharf_status slot_check(struct ring_bench *b, const void *slot,
 {
     int me = b->bench->rank;
     uint64_t bytes = checked_bytes(b);
-    wharf_status st = wharf_put(b->buffer, me, 0, slot, bytes, NULL);
+    wharf_status status = wharf_put(b->buffer, me, 0, slot, bytes, NULL);
 
-    if (st == WHARF_OK)
-        st = finish(b);
-    if (st == WHARF_OK)
-        st = bench_spoil(b->bench, b->buffer, me, 0, b->events[me]);
+    if (status == WHARF_OK)
+        status = finish(b);
+    if (status == WHARF_OK)
+        status = bench_spoil(b->bench, b->buffer, me, 0, b->events[me]);
     memset(b->host, 0, bytes);
-    if (st == WHARF_OK)
-        st = wharf_get(b->buffer, me, 0, b->host, bytes, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status = wharf_get(b->buffer, me, 0, b->host, bytes, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
+    if (status == WHARF_OK)
         *bad += is->bytes != bytes
                     ? bytes
                     : bench_words_wrong(b->host, bytes, is->index + 1, 0);
-    return st;
+    return status;
 }
 
 /* Every slot until the ring is closed. A slot that never came is a wrong one.
@@ -207,22 +207,22 @@ static wharf_status consume_data(struct ring_bench *b, wharf_ring *ring,
     wharf_ring_slot is;
     const void *slot;
     uint64_t seen = 0;
-    wharf_status st;
+    wharf_status status;
 
     for (;;) {
-        st = wharf_ring_consume_begin(ring, NULL, &slot, &is);
-        if (st != WHARF_OK)
+        status = wharf_ring_consume_begin(ring, NULL, &slot, &is);
+        if (status != WHARF_OK)
             break;
         seen++;
-        st = slot_check(b, slot, &is, bad);
-        if (st == WHARF_OK)
-            st = wharf_ring_consume_end(ring, NULL);
-        if (st != WHARF_OK)
+        status = slot_check(b, slot, &is, bad);
+        if (status == WHARF_OK)
+            status = wharf_ring_consume_end(ring, NULL);
+        if (status != WHARF_OK)
             break;
     }
     if (shape->mode == WHARF_RING_ALL && seen != CHECKED_SLOTS)
         *bad += checked_bytes(b);
-    return st == WHARF_ECLOSED ? WHARF_OK : st;
+    return status == WHARF_ECLOSED ? WHARF_OK : status;
 }
 
 static wharf_status data_round(struct ring_bench *b, const struct shape *shape,
@@ -231,10 +231,10 @@ static wharf_status data_round(struct ring_bench *b, const struct shape *shape,
     int rank = b->bench->rank;
     bool consumes = rank >= b->bench->size - shape->consumers;
     wharf_ring *ring = NULL;
-    wharf_status st = wharf_ring_create(b->bench->node, options, &ring);
+    wharf_status status = wharf_ring_create(b->bench->node, options, &ring);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if (rank == 0)
         bench_or_abort(produce_data(b, ring));
     else if (consumes)
@@ -250,7 +250,7 @@ static wharf_status shape_run(struct ring_bench *b, int at)
     const struct shape *shape = &b->shapes[at];
     struct bench_row *rows = b->rows + (ptrdiff_t)2 * at;
     wharf_ring_options options = WHARF_RING_OPTIONS_INIT;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     int *list = tool_alloc((size_t)shape->consumers, sizeof *list);
 
     for (int i = 0; i < shape->consumers; i++)
@@ -261,20 +261,21 @@ static wharf_status shape_run(struct ring_bench *b, int at)
     options.space = o->space;
     options.consumers = list;
     options.consumer_count = shape->consumers;
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         double time[2];
 
-        st = timed(b, shape, &options, time);
-        for (int k = 0; k < 2 && round >= 0 && st == WHARF_OK; k++) {
+        status = timed(b, shape, &options, time);
+        for (int k = 0; k < 2 && round >= 0 && status == WHARF_OK; k++) {
             struct bench_row *row = &rows[k];
 
             row->samples[row->rounds++] = time[k];
         }
     }
-    if (st == WHARF_OK)
-        st = data_round(b, shape, &options, &rows->bad);
+    if (status == WHARF_OK)
+        status = data_round(b, shape, &options, &rows->bad);
     free(list);
-    return st;
+    return status;
 }
 
 /* ---- The command ------------------------------------------------------- */
@@ -282,19 +283,19 @@ static wharf_status shape_run(struct ring_bench *b, int at)
 static wharf_status ring_run(struct ring_bench *b)
 {
     int size = b->bench->size;
-    wharf_status st =
+    wharf_status status =
         wharf_buffer_attach(b->bench->node, CHECKED, NULL, &b->buffer);
 
-    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
-        st = wharf_event_create(b->bench->node, rank, &b->events[rank]);
-    for (int at = 0; at < b->count && st == WHARF_OK; at++) {
+    for (int rank = 0; rank < size && status == WHARF_OK; rank++)
+        status = wharf_event_create(b->bench->node, rank, &b->events[rank]);
+    for (int at = 0; at < b->count && status == WHARF_OK; at++) {
         bench_progress(b->bench, "shape", at + 1, b->count);
-        st = shape_run(b, at);
+        status = shape_run(b, at);
     }
     bench_progress(b->bench, "", 0, 0);
-    for (int rank = 0; rank < size && st == WHARF_OK; rank++)
-        st = wharf_event_destroy(&b->events[rank]);
-    return st == WHARF_OK ? wharf_buffer_detach(&b->buffer) : st;
+    for (int rank = 0; rank < size && status == WHARF_OK; rank++)
+        status = wharf_event_destroy(&b->events[rank]);
+    return status == WHARF_OK ? wharf_buffer_detach(&b->buffer) : status;
 }
 
 static void rows_prepare(struct ring_bench *b)
@@ -309,7 +310,7 @@ int bench_ring(struct bench *bench)
 {
     struct ring_bench b = {.bench = bench,
                            .slot_bytes = bench->options.sizes[0]};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     bool good = false;
 
     b.rows = bench_rows_new(2 * SHAPES, bench->options.rounds);
@@ -326,7 +327,7 @@ int bench_ring(struct bench *bench)
     }
     rows_prepare(&b);
     if (bench->size > 1)
-        st = ring_run(&b);
+        status = ring_run(&b);
     for (int i = 0; i < 2 * b.count; i++) {
         if (bench->size > 1)
             bench_row_finish(&b.rows[i]);
@@ -334,7 +335,7 @@ int bench_ring(struct bench *bench)
             snprintf(b.rows[i].failure, sizeof b.rows[i].failure,
                      "one rank has nobody to hand over to");
     }
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         good = bench_report(bench, "ring", b.rows, 2 * b.count);
     else
         tool_report_once("wharf-bench", bench->rank);

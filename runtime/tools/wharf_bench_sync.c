@@ -73,18 +73,18 @@ static wharf_status one_barrier(struct sync_bench *b)
 
 static wharf_status one_notify(struct sync_bench *b)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (b->me == 0) {
-        st = wharf_notify_record(b->there, NULL);
-        if (st == WHARF_OK)
-            st = wharf_notify_wait(b->back, b->last, NULL, 0);
+        status = wharf_notify_record(b->there, NULL);
+        if (status == WHARF_OK)
+            status = wharf_notify_wait(b->back, b->last, NULL, 0);
     } else if (b->me == b->last) {
-        st = wharf_notify_wait(b->there, 0, NULL, 0);
-        if (st == WHARF_OK)
-            st = wharf_notify_record(b->back, NULL);
+        status = wharf_notify_wait(b->there, 0, NULL, 0);
+        if (status == WHARF_OK)
+            status = wharf_notify_record(b->back, NULL);
     }
-    return st;
+    return status;
 }
 
 /* A record whose number is not the next one is a fault of the counter, and is
@@ -92,28 +92,28 @@ static wharf_status one_notify(struct sync_bench *b)
 static wharf_status record(struct sync_bench *b, wharf_event *event)
 {
     uint64_t number = 0;
-    wharf_status st = wharf_event_record(event, NULL, &number);
+    wharf_status status = wharf_event_record(event, NULL, &number);
 
-    if (st == WHARF_OK && number != b->records)
+    if (status == WHARF_OK && number != b->records)
         b->rows[EVENT].bad += sizeof number;
-    return st;
+    return status;
 }
 
 static wharf_status one_event(struct sync_bench *b)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     b->records++;
     if (b->me == 0) {
-        st = record(b, b->first);
-        if (st == WHARF_OK)
-            st = wharf_event_wait(b->second, b->records, NULL);
+        status = record(b, b->first);
+        if (status == WHARF_OK)
+            status = wharf_event_wait(b->second, b->records, NULL);
     } else if (b->me == b->last) {
-        st = wharf_event_wait(b->first, b->records, NULL);
-        if (st == WHARF_OK)
-            st = record(b, b->second);
+        status = wharf_event_wait(b->first, b->records, NULL);
+        if (status == WHARF_OK)
+            status = record(b, b->second);
     }
-    return st;
+    return status;
 }
 
 /* ---- Rounds ------------------------------------------------------------ */
@@ -132,15 +132,15 @@ static wharf_status timed(struct sync_bench *b,
                           bool counts)
 {
     double start, issued, time[2];
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     MPI_Barrier(MPI_COMM_WORLD);
     start = MPI_Wtime();
-    for (int i = 0; i < OPERATIONS && st == WHARF_OK; i++)
-        st = one(b);
+    for (int i = 0; i < OPERATIONS && status == WHARF_OK; i++)
+        status = one(b);
     issued = MPI_Wtime();
-    if (st == WHARF_OK)
-        st = finish(b);
+    if (status == WHARF_OK)
+        status = finish(b);
     time[0] = bench_slowest((MPI_Wtime() - start) * 1e6 / OPERATIONS);
     time[1] = bench_slowest((issued - start) * 1e6 / OPERATIONS);
     for (int k = 0; k < 2 && counts; k++) {
@@ -148,22 +148,24 @@ static wharf_status timed(struct sync_bench *b,
 
         r->samples[r->rounds++] = time[k];
     }
-    return st;
+    return status;
 }
 
 static wharf_status sync_rounds(struct sync_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         bench_progress(b->bench, "round", round + o->warmup + 1,
                        o->rounds + o->warmup);
-        for (int i = 0; i < OPERATION_COUNT && st == WHARF_OK; i++)
+        for (int i = 0; i < OPERATION_COUNT && status == WHARF_OK; i++)
             if (b->chosen & ONLY(operations[i].row))
-                st = timed(b, operations[i].one, operations[i].row, round >= 0);
+                status =
+                    timed(b, operations[i].one, operations[i].row, round >= 0);
     }
-    return st;
+    return status;
 }
 
 /* ---- Data behind the signals -------------------------------------------- */
@@ -178,18 +180,18 @@ static wharf_status send(struct sync_bench *b, int to)
 /* What lies in a rank's segment must be the data of the rank `from`. */
 static wharf_status look(struct sync_bench *b, int at, int from, int row)
 {
-    wharf_status st =
+    wharf_status status =
         bench_spoil(b->bench, b->buffer, at, CHECKED / 2, b->done[b->me]);
 
     memset(b->host, 0, CHECKED);
-    if (st == WHARF_OK)
-        st = wharf_get(b->buffer, at, 0, b->host, CHECKED, NULL);
-    if (st == WHARF_OK)
-        st = finish(b);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
+        status = wharf_get(b->buffer, at, 0, b->host, CHECKED, NULL);
+    if (status == WHARF_OK)
+        status = finish(b);
+    if (status == WHARF_OK)
         b->rows[row].bad +=
             bench_words_wrong(b->host, CHECKED, b->serial, from);
-    return st;
+    return status;
 }
 
 /* To the next rank, from the one before. Nobody writes again before all have
@@ -197,84 +199,84 @@ static wharf_status look(struct sync_bench *b, int at, int from, int row)
 static wharf_status check_barrier(struct sync_bench *b)
 {
     int size = b->bench->size;
-    wharf_status st = send(b, (b->me + 1) % size);
+    wharf_status status = send(b, (b->me + 1) % size);
 
-    if (st == WHARF_OK)
-        st = one_barrier(b);
-    if (st == WHARF_OK)
-        st = look(b, b->me, (b->me + size - 1) % size, BARRIER);
-    return st == WHARF_OK ? one_barrier(b) : st;
+    if (status == WHARF_OK)
+        status = one_barrier(b);
+    if (status == WHARF_OK)
+        status = look(b, b->me, (b->me + size - 1) % size, BARRIER);
+    return status == WHARF_OK ? one_barrier(b) : status;
 }
 
 /* There and back, data before each record. */
 static wharf_status check_notify(struct sync_bench *b)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (b->me == 0) {
-        st = send(b, b->last);
-        if (st == WHARF_OK)
-            st = wharf_notify_record(b->there, NULL);
-        if (st == WHARF_OK)
-            st = wharf_notify_wait(b->back, b->last, NULL, 0);
-        if (st == WHARF_OK)
-            st = look(b, 0, b->last, NOTIFY);
+        status = send(b, b->last);
+        if (status == WHARF_OK)
+            status = wharf_notify_record(b->there, NULL);
+        if (status == WHARF_OK)
+            status = wharf_notify_wait(b->back, b->last, NULL, 0);
+        if (status == WHARF_OK)
+            status = look(b, 0, b->last, NOTIFY);
     } else if (b->me == b->last) {
-        st = wharf_notify_wait(b->there, 0, NULL, 0);
-        if (st == WHARF_OK)
-            st = look(b, b->me, 0, NOTIFY);
-        if (st == WHARF_OK)
-            st = send(b, 0);
-        if (st == WHARF_OK)
-            st = wharf_notify_record(b->back, NULL);
+        status = wharf_notify_wait(b->there, 0, NULL, 0);
+        if (status == WHARF_OK)
+            status = look(b, b->me, 0, NOTIFY);
+        if (status == WHARF_OK)
+            status = send(b, 0);
+        if (status == WHARF_OK)
+            status = wharf_notify_record(b->back, NULL);
     }
-    return st;
+    return status;
 }
 
 /* The same, each in its own segment, where the other one reads. */
 static wharf_status check_event(struct sync_bench *b)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     b->records++;
     if (b->me == 0) {
-        st = send(b, 0);
-        if (st == WHARF_OK)
-            st = record(b, b->first);
-        if (st == WHARF_OK)
-            st = wharf_event_wait(b->second, b->records, NULL);
-        if (st == WHARF_OK)
-            st = look(b, b->last, b->last, EVENT);
+        status = send(b, 0);
+        if (status == WHARF_OK)
+            status = record(b, b->first);
+        if (status == WHARF_OK)
+            status = wharf_event_wait(b->second, b->records, NULL);
+        if (status == WHARF_OK)
+            status = look(b, b->last, b->last, EVENT);
     } else if (b->me == b->last) {
-        st = wharf_event_wait(b->first, b->records, NULL);
-        if (st == WHARF_OK)
-            st = look(b, 0, 0, EVENT);
-        if (st == WHARF_OK)
-            st = send(b, b->me);
-        if (st == WHARF_OK)
-            st = record(b, b->second);
+        status = wharf_event_wait(b->first, b->records, NULL);
+        if (status == WHARF_OK)
+            status = look(b, 0, 0, EVENT);
+        if (status == WHARF_OK)
+            status = send(b, b->me);
+        if (status == WHARF_OK)
+            status = record(b, b->second);
     }
-    return st;
+    return status;
 }
 
 static wharf_status check_rounds(struct sync_bench *b)
 {
     static wharf_status (*const checks[])(struct sync_bench *) = {
         check_barrier, check_notify, check_event};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     for (int i = 0; i < OPERATION_COUNT; i++) {
-        for (int round = 0; round < b->bench->options.rounds && st == WHARF_OK;
-             round++) {
+        for (int round = 0;
+             round < b->bench->options.rounds && status == WHARF_OK; round++) {
             b->serial++;
             if (b->chosen & ONLY(operations[i].row))
-                st = checks[i](b);
+                status = checks[i](b);
         }
-        if (st == WHARF_OK)
-            st = finish(b);
+        if (status == WHARF_OK)
+            status = finish(b);
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    return st;
+    return status;
 }
 
 /* ---- Objects ----------------------------------------------------------- */
@@ -283,41 +285,42 @@ static wharf_status sync_create(struct sync_bench *b)
 {
     wharf_node *node = b->bench->node;
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
-    wharf_status st = wharf_barrier_create(node, 0, NULL, NULL, &b->barrier);
+    wharf_status status =
+        wharf_barrier_create(node, 0, NULL, NULL, &b->barrier);
 
     options.space = b->bench->options.space;
-    if (st == WHARF_OK)
-        st = wharf_notify_create(node, b->last, NULL, &b->there);
-    if (st == WHARF_OK)
-        st = wharf_notify_create(node, 0, NULL, &b->back);
-    if (st == WHARF_OK)
-        st = wharf_event_create(node, 0, &b->first);
-    if (st == WHARF_OK)
-        st = wharf_event_create(node, b->last, &b->second);
-    for (int rank = 0; rank < b->bench->size && st == WHARF_OK; rank++)
-        st = wharf_event_create(node, rank, &b->done[rank]);
-    if (st == WHARF_OK)
-        st = wharf_buffer_attach(node, CHECKED, &options, &b->buffer);
-    return st;
+    if (status == WHARF_OK)
+        status = wharf_notify_create(node, b->last, NULL, &b->there);
+    if (status == WHARF_OK)
+        status = wharf_notify_create(node, 0, NULL, &b->back);
+    if (status == WHARF_OK)
+        status = wharf_event_create(node, 0, &b->first);
+    if (status == WHARF_OK)
+        status = wharf_event_create(node, b->last, &b->second);
+    for (int rank = 0; rank < b->bench->size && status == WHARF_OK; rank++)
+        status = wharf_event_create(node, rank, &b->done[rank]);
+    if (status == WHARF_OK)
+        status = wharf_buffer_attach(node, CHECKED, &options, &b->buffer);
+    return status;
 }
 
 static wharf_status sync_destroy(struct sync_bench *b)
 {
-    wharf_status st = wharf_buffer_detach(&b->buffer);
+    wharf_status status = wharf_buffer_detach(&b->buffer);
 
-    if (st == WHARF_OK)
-        st = wharf_notify_destroy(&b->back);
-    if (st == WHARF_OK)
-        st = wharf_notify_destroy(&b->there);
-    if (st == WHARF_OK)
-        st = wharf_barrier_destroy(&b->barrier);
-    if (st == WHARF_OK)
-        st = wharf_event_destroy(&b->first);
-    if (st == WHARF_OK)
-        st = wharf_event_destroy(&b->second);
-    for (int rank = 0; rank < b->bench->size && st == WHARF_OK; rank++)
-        st = wharf_event_destroy(&b->done[rank]);
-    return st;
+    if (status == WHARF_OK)
+        status = wharf_notify_destroy(&b->back);
+    if (status == WHARF_OK)
+        status = wharf_notify_destroy(&b->there);
+    if (status == WHARF_OK)
+        status = wharf_barrier_destroy(&b->barrier);
+    if (status == WHARF_OK)
+        status = wharf_event_destroy(&b->first);
+    if (status == WHARF_OK)
+        status = wharf_event_destroy(&b->second);
+    for (int rank = 0; rank < b->bench->size && status == WHARF_OK; rank++)
+        status = wharf_event_destroy(&b->done[rank]);
+    return status;
 }
 
 /* The rows of the operations chosen. With one rank there is nobody to signal
@@ -347,7 +350,7 @@ static int sync_run(struct bench *bench, const char *command, unsigned chosen)
                            .chosen = chosen,
                            .me = bench->rank,
                            .last = bench->size - 1};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     bool good = false;
 
     b.rows = bench_rows_new(OPS, bench->options.rounds);
@@ -357,15 +360,15 @@ static int sync_run(struct bench *bench, const char *command, unsigned chosen)
     bench->checked = "every byte of 4096 handed over by each signal of as many "
                      "rounds after those; numbers of records";
     if (bench->size > 1) {
-        st = sync_create(&b);
-        if (st == WHARF_OK) {
+        status = sync_create(&b);
+        if (status == WHARF_OK) {
             bench_or_abort(sync_rounds(&b));
             bench_or_abort(check_rounds(&b));
-            st = sync_destroy(&b);
+            status = sync_destroy(&b);
         }
         bench_progress(bench, "", 0, 0);
     }
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         good = sync_report(&b, command);
     else
         tool_report_once("wharf-bench", bench->rank);

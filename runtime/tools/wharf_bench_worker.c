@@ -61,13 +61,13 @@ static wharf_status look(wharf_worker *worker, const unsigned char *host,
 {
     wharf_buffer *buffer = NULL;
     void *const *table = NULL;
-    wharf_status st = wharf_worker_buffer(worker, 1, &buffer);
+    wharf_status status = wharf_worker_buffer(worker, 1, &buffer);
 
-    if (st == WHARF_OK)
-        st = wharf_buffer_pointer_table(buffer, &table);
+    if (status == WHARF_OK)
+        status = wharf_buffer_pointer_table(buffer, &table);
     for (int i = 0; i < TIME_AT; i++)
         *bad += host[i] != pattern(i);
-    return st;
+    return status;
 }
 
 static int serve(wharf_worker *worker, int64_t join_ns)
@@ -77,24 +77,25 @@ static int serve(wharf_worker *worker, int64_t join_ns)
     wharf_buffer *buffer = NULL;
     void *host = NULL;
     size_t size = 0;
-    wharf_status st = wharf_worker_node(worker, &node);
+    wharf_status status = wharf_worker_node(worker, &node);
 
-    if (st == WHARF_OK)
-        st = wharf_worker_buffer(worker, 0, &buffer);
-    if (st == WHARF_OK)
-        st = wharf_buffer_segment(buffer, wharf_node_rank(node), &host, NULL);
-    while (st == WHARF_OK) {
-        st = wharf_worker_receive(worker, &task, sizeof task, &size, 0);
-        if (st == WHARF_OK && task.op == FAULT)
+    if (status == WHARF_OK)
+        status = wharf_worker_buffer(worker, 0, &buffer);
+    if (status == WHARF_OK)
+        status =
+            wharf_buffer_segment(buffer, wharf_node_rank(node), &host, NULL);
+    while (status == WHARF_OK) {
+        status = wharf_worker_receive(worker, &task, sizeof task, &size, 0);
+        if (status == WHARF_OK && task.op == FAULT)
             fault(host);
-        if (st == WHARF_OK && task.op == LOOK) {
+        if (status == WHARF_OK && task.op == LOOK) {
             task.join_ns = join_ns;
-            st = look(worker, host, &task.bad);
+            status = look(worker, host, &task.bad);
         }
-        if (st == WHARF_OK)
-            st = wharf_worker_send(worker, &task, size, 0);
+        if (status == WHARF_OK)
+            status = wharf_worker_send(worker, &task, size, 0);
     }
-    return st == WHARF_ECLOSED ? 0 : 1;
+    return status == WHARF_ECLOSED ? 0 : 1;
 }
 
 int bench_worker_child(void)
@@ -145,28 +146,28 @@ static void put(struct worker_bench *b, int row, double us, bool counts)
 static wharf_status trip(struct worker_bench *b, int op, size_t bytes,
                          struct worker_task *task)
 {
-    wharf_status st;
+    wharf_status status;
 
     task->op = op;
     task->bad = 0;
-    st = wharf_worker_send(b->worker, task, bytes, 0);
-    if (st == WHARF_OK)
-        st = wharf_worker_receive(b->worker, task, sizeof *task, NULL, 0);
-    return st;
+    status = wharf_worker_send(b->worker, task, bytes, 0);
+    if (status == WHARF_OK)
+        status = wharf_worker_receive(b->worker, task, sizeof *task, NULL, 0);
+    return status;
 }
 
 /* Once more, without the clock: every byte comes back as it went. */
 static wharf_status trip_check(struct worker_bench *b, int row,
                                struct worker_task *task, size_t rest)
 {
-    wharf_status st;
+    wharf_status status;
 
     for (size_t i = 0; i < rest; i++)
         task->rest[i] = pattern((int)i);
-    st = trip(b, ECHO, (size_t)row_names[row].bytes, task);
+    status = trip(b, ECHO, (size_t)row_names[row].bytes, task);
     for (size_t i = 0; i < rest; i++)
         b->rows[row].bad += task->rest[i] != pattern((int)i);
-    return st;
+    return status;
 }
 
 static wharf_status trips(struct worker_bench *b, int row, bool counts)
@@ -175,42 +176,42 @@ static wharf_status trips(struct worker_bench *b, int row, bool counts)
     size_t bytes = (size_t)row_names[row].bytes;
     size_t rest = bytes - offsetof(struct worker_task, rest);
     int64_t start;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     MPI_Barrier(MPI_COMM_WORLD);
     start = now_ns();
-    for (int i = 0; i < TRIPS && st == WHARF_OK; i++) {
+    for (int i = 0; i < TRIPS && status == WHARF_OK; i++) {
         task.rest[0] = (unsigned char)i;
         task.rest[rest - 1] = (unsigned char)(i + 1);
-        st = trip(b, ECHO, bytes, &task);
+        status = trip(b, ECHO, bytes, &task);
     }
     put(b, row, (double)(now_ns() - start) / 1e3 / TRIPS, counts);
-    return st == WHARF_OK ? trip_check(b, row, &task, rest) : st;
+    return status == WHARF_OK ? trip_check(b, row, &task, rest) : status;
 }
 
 static wharf_status one_fault(struct worker_bench *b, bool counts)
 {
     static struct worker_task task;
     int64_t fault_ns, end;
-    wharf_status st;
+    wharf_status status;
 
     MPI_Barrier(MPI_COMM_WORLD);
-    st = trip(b, FAULT, offsetof(struct worker_task, rest), &task);
-    if (st == WHARF_OK) {
+    status = trip(b, FAULT, offsetof(struct worker_task, rest), &task);
+    if (status == WHARF_OK) {
         fprintf(stderr, "wharf-bench: a worker answered to what was to end "
                         "it\n");
         return WHARF_ESTATE;
     }
-    if (st != WHARF_EWORKER)
-        return st;
-    st = trip(b, LOOK, offsetof(struct worker_task, rest), &task);
+    if (status != WHARF_EWORKER)
+        return status;
+    status = trip(b, LOOK, offsetof(struct worker_task, rest), &task);
     end = now_ns();
     memcpy(&fault_ns, b->host + TIME_AT, sizeof fault_ns);
     b->rows[WHOLE].bad += task.bad;
     put(b, WHOLE, (double)(end - fault_ns) / 1e3, counts);
     put(b, JOIN, (double)task.join_ns / 1e3, counts);
     put(b, REST, (double)(end - fault_ns - task.join_ns) / 1e3, counts);
-    return st;
+    return status;
 }
 
 static wharf_status start_worker(struct worker_bench *b)
@@ -238,15 +239,16 @@ static wharf_status prepare(struct worker_bench *b)
                                        WHARF_BUFFER_OPTIONS_INIT};
     size_t sizes[2] = {HOST_BYTES, (size_t)bench->options.sizes[0]};
     void *host = NULL;
-    wharf_status st;
+    wharf_status status;
 
     options[0].space = WHARF_SPACE_HOST;
-    st = wharf_buffer_attach_many(bench->node, 2, sizes, options, b->buffers);
-    if (st == WHARF_OK)
-        st = wharf_buffer_segment(b->buffers[0], wharf_node_rank(bench->node),
-                                  &host, NULL);
-    if (st != WHARF_OK)
-        return st;
+    status =
+        wharf_buffer_attach_many(bench->node, 2, sizes, options, b->buffers);
+    if (status == WHARF_OK)
+        status = wharf_buffer_segment(
+            b->buffers[0], wharf_node_rank(bench->node), &host, NULL);
+    if (status != WHARF_OK)
+        return status;
     b->host = host;
     for (int i = 0; i < TIME_AT; i++)
         b->host[i] = pattern(i);
@@ -257,35 +259,36 @@ static wharf_status prepare(struct worker_bench *b)
 static wharf_status rounds(struct worker_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int round = -o->warmup; round < o->rounds && st == WHARF_OK; round++) {
+    for (int round = -o->warmup; round < o->rounds && status == WHARF_OK;
+         round++) {
         bench_progress(b->bench, "round", round + o->warmup + 1,
                        o->rounds + o->warmup);
-        for (int row = TRIP_48; row <= TRIP_64K && st == WHARF_OK; row++)
-            st = trips(b, row, round >= 0);
-        if (st == WHARF_OK)
-            st = one_fault(b, round >= 0);
+        for (int row = TRIP_48; row <= TRIP_64K && status == WHARF_OK; row++)
+            status = trips(b, row, round >= 0);
+        if (status == WHARF_OK)
+            status = one_fault(b, round >= 0);
     }
-    return st;
+    return status;
 }
 
 static wharf_status finish(struct worker_bench *b)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (b->worker != NULL)
-        st = wharf_worker_stop(&b->worker, NULL);
-    for (int i = 0; i < 2 && st == WHARF_OK; i++)
+        status = wharf_worker_stop(&b->worker, NULL);
+    for (int i = 0; i < 2 && status == WHARF_OK; i++)
         if (b->buffers[i] != NULL)
-            st = wharf_buffer_detach(&b->buffers[i]);
-    return st;
+            status = wharf_buffer_detach(&b->buffers[i]);
+    return status;
 }
 
 int bench_worker(struct bench *bench)
 {
     struct worker_bench b = {.bench = bench};
-    wharf_status st, last;
+    wharf_status status, last;
     bool good = false;
 
     b.rows = bench_rows_new(ROWS, bench->options.rounds);
@@ -295,10 +298,10 @@ int bench_worker(struct bench *bench)
     }
     bench->checked = "every byte of a message that came back; of lent host "
                      "memory, seen by each new worker";
-    st = prepare(&b);
-    if (st == WHARF_OK)
-        st = rounds(&b);
-    bench_or_abort(st);
+    status = prepare(&b);
+    if (status == WHARF_OK)
+        status = rounds(&b);
+    bench_or_abort(status);
     bench_progress(bench, "", 0, 0);
     last = finish(&b);
     if (last != WHARF_OK)

@@ -99,9 +99,9 @@ static wharf_status memory_close(struct zero_memory *m)
     wharf_status first = WHARF_OK;
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        wharf_status st = detach_one(all[i]);
+        wharf_status status = detach_one(all[i]);
 
-        first = first == WHARF_OK ? st : first;
+        first = first == WHARF_OK ? status : first;
     }
     return first;
 }
@@ -110,24 +110,24 @@ static wharf_status memory_open(const struct zero_bench *b, uint64_t bytes,
                                 struct zero_memory *m)
 {
     void *source = NULL, *result = NULL;
-    wharf_status st =
+    wharf_status status =
         attach_one(b, b->bench->node, WHARF_SPACE_HOST, bytes, &m->source);
 
-    if (st == WHARF_OK)
-        st = attach_one(b, b->kernels, WHARF_SPACE_HOST, bytes, &m->result);
-    if (st == WHARF_OK)
-        st =
+    if (status == WHARF_OK)
+        status = attach_one(b, b->kernels, WHARF_SPACE_HOST, bytes, &m->result);
+    if (status == WHARF_OK)
+        status =
             attach_one(b, b->engines, WHARF_SPACE_DEVICE, bytes, &m->by_engine);
-    if (st == WHARF_OK)
-        st =
+    if (status == WHARF_OK)
+        status =
             attach_one(b, b->kernels, WHARF_SPACE_DEVICE, bytes, &m->by_kernel);
-    if (st == WHARF_OK)
-        st = wharf_buffer_segment(m->source, 0, &source, NULL);
-    if (st == WHARF_OK)
-        st = wharf_buffer_segment(m->result, 0, &result, NULL);
+    if (status == WHARF_OK)
+        status = wharf_buffer_segment(m->source, 0, &source, NULL);
+    if (status == WHARF_OK)
+        status = wharf_buffer_segment(m->result, 0, &result, NULL);
     m->source_at = source;
     m->result_at = result;
-    return st;
+    return status;
 }
 
 /* ---- Attach ------------------------------------------------------------ */
@@ -153,23 +153,23 @@ static wharf_status attach_round(struct zero_bench *b, uint64_t bytes,
 {
     wharf_buffer *buffer = NULL;
     double start;
-    wharf_status st;
+    wharf_status status;
 
     MPI_Barrier(MPI_COMM_WORLD);
     start = MPI_Wtime();
-    st = attach_one(b, b->bench->node, WHARF_SPACE_HOST, bytes, &buffer);
+    status = attach_one(b, b->bench->node, WHARF_SPACE_HOST, bytes, &buffer);
     time[ATTACH] = bench_slowest((MPI_Wtime() - start) * 1e6);
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     b->memory.struct_size = sizeof b->memory;
     wharf_ignore(wharf_buffer_info_get(buffer, 0, &b->memory));
     start = MPI_Wtime();
-    st = wharf_buffer_detach(&buffer);
-    if (st == WHARF_OK)
-        st = wharf_pool_trim(b->bench->node);
+    status = wharf_buffer_detach(&buffer);
+    if (status == WHARF_OK)
+        status = wharf_pool_trim(b->bench->node);
     time[DETACH] = bench_slowest((MPI_Wtime() - start) * 1e6);
     time[TOUCH] = b->bench->rank == 0 ? first_touch(bytes) : 0;
-    return st;
+    return status;
 }
 
 /* ---- Copies ------------------------------------------------------------ */
@@ -212,9 +212,9 @@ static wharf_status enqueue(const struct zero_memory *m, int op, size_t bytes)
 static wharf_status check_ways(struct zero_bench *b, int size,
                                const struct zero_memory *m)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int op = COPY_IN; op < OPS && st == WHARF_OK; op++) {
+    for (int op = COPY_IN; op < OPS && status == WHARF_OK; op++) {
         struct zero_copy copy = copy_of(m, op);
         struct bench_row *row = row_of(b, op, size);
         wharf_box box = WHARF_BOX_INIT;
@@ -222,22 +222,22 @@ static wharf_status check_ways(struct zero_bench *b, int size,
         char reason[96];
 
         box.width = (size_t)row->bytes;
-        st = wharf_copy_way_find(copy.buffer, copy.call, 0, 0, copy.other, &box,
-                                 &way, reason);
-        if (st == WHARF_OK && way != copy.way)
+        status = wharf_copy_way_find(copy.buffer, copy.call, 0, 0, copy.other,
+                                     &box, &way, reason);
+        if (status == WHARF_OK && way != copy.way)
             snprintf(row->failure, sizeof row->failure, "goes by %s: %s",
                      wharf_copy_way_name(way), reason);
     }
-    return st;
+    return status;
 }
 
 /* Rank 0: all work of the default stream is complete. */
 static wharf_status finish(const struct zero_memory *m)
 {
     wharf_event *event = NULL;
-    wharf_status st = wharf_buffer_event(m->source, 0, &event);
+    wharf_status status = wharf_buffer_event(m->source, 0, &event);
 
-    return st == WHARF_OK ? bench_finish(event) : st;
+    return status == WHARF_OK ? bench_finish(event) : status;
 }
 
 /* Mean time of one of several in a row, in us. */
@@ -247,15 +247,15 @@ static wharf_status timed(const struct zero_memory *m, int op, size_t bytes,
     int repeats = bytes >= MOVED                 ? 1
                   : MOVED / bytes > REPEATS_MOST ? REPEATS_MOST
                                                  : (int)(MOVED / bytes);
-    wharf_status st = finish(m);
+    wharf_status status = finish(m);
     double start = MPI_Wtime();
 
-    for (int i = 0; i < repeats && st == WHARF_OK; i++)
-        st = enqueue(m, op, bytes);
-    if (st == WHARF_OK)
-        st = finish(m);
+    for (int i = 0; i < repeats && status == WHARF_OK; i++)
+        status = enqueue(m, op, bytes);
+    if (status == WHARF_OK)
+        status = finish(m);
     *time = (MPI_Wtime() - start) * 1e6 / repeats;
-    return st;
+    return status;
 }
 
 /* There and back by both ways, looked at by the CPU; then from host memory to
@@ -267,24 +267,24 @@ static wharf_status check_data(struct zero_bench *b, int size,
                                    {KERNEL_IN, KERNEL_OUT, KERNEL_OUT},
                                    {KERNEL_BOTH, -1, KERNEL_BOTH}};
     uint64_t bytes = b->bench->options.sizes[size];
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int i = 0; i < 3 && st == WHARF_OK; i++) {
+    for (int i = 0; i < 3 && status == WHARF_OK; i++) {
         uint64_t serial = ++b->serial;
 
         bench_words_fill(m->source_at, bytes, serial, 0);
-        st = enqueue(m, path[i][0], (size_t)bytes);
-        if (st == WHARF_OK && path[i][1] >= 0)
-            st = enqueue(m, path[i][1], (size_t)bytes);
-        if (st == WHARF_OK)
-            st = finish(m);
+        status = enqueue(m, path[i][0], (size_t)bytes);
+        if (status == WHARF_OK && path[i][1] >= 0)
+            status = enqueue(m, path[i][1], (size_t)bytes);
+        if (status == WHARF_OK)
+            status = finish(m);
         if (b->bench->options.spoil)
             m->result_at[0] ^= 1;
-        if (st == WHARF_OK)
+        if (status == WHARF_OK)
             row_of(b, path[i][2], size)->bad +=
                 bench_words_wrong(m->result_at, bytes, serial, 0);
     }
-    return st;
+    return status;
 }
 
 /* Rank 0, in the order of the operations: each kernel beside its engine. */
@@ -292,20 +292,20 @@ static wharf_status copy_rounds(struct zero_bench *b, int size,
                                 struct zero_memory *m)
 {
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = check_ways(b, size, m);
+    wharf_status status = check_ways(b, size, m);
 
-    if (st == WHARF_OK)
-        st = check_data(b, size, m);
+    if (status == WHARF_OK)
+        status = check_data(b, size, m);
     for (int round = -o->warmup; round < o->rounds; round++)
-        for (int op = COPY_IN; op < OPS && st == WHARF_OK; op++) {
+        for (int op = COPY_IN; op < OPS && status == WHARF_OK; op++) {
             struct bench_row *row = row_of(b, op, size);
             double time = 0;
 
-            st = timed(m, op, (size_t)o->sizes[size], &time);
-            if (round >= 0 && st == WHARF_OK)
+            status = timed(m, op, (size_t)o->sizes[size], &time);
+            if (round >= 0 && status == WHARF_OK)
                 row->samples[row->rounds++] = time;
         }
-    return st;
+    return status;
 }
 
 /* ---- One size ---------------------------------------------------------- */
@@ -319,7 +319,7 @@ static wharf_status copies(struct zero_bench *b, int size)
 {
     uint64_t bytes = b->bench->options.sizes[size];
     struct zero_memory m = {0};
-    wharf_status st, closed;
+    wharf_status status, closed;
 
     for (int op = COPY_IN; op < OPS && !has_gpu(b->bench); op++)
         snprintf(row_of(b, op, size)->failure,
@@ -327,19 +327,19 @@ static wharf_status copies(struct zero_bench *b, int size)
                  "host backend: there is no GPU to read host memory");
     if (!has_gpu(b->bench))
         return WHARF_OK;
-    st = memory_open(b, bytes, &m);
-    if (st == WHARF_OK && b->bench->rank == 0)
-        st = copy_rounds(b, size, &m);
-    st = agreed(st);
+    status = memory_open(b, bytes, &m);
+    if (status == WHARF_OK && b->bench->rank == 0)
+        status = copy_rounds(b, size, &m);
+    status = agreed(status);
     closed = memory_close(&m);
-    return st == WHARF_OK ? closed : st;
+    return status == WHARF_OK ? closed : status;
 }
 
 /* A size that does not fit is left out; anything else ends the run. */
-static bool left_out(struct zero_bench *b, int size, wharf_status st)
+static bool left_out(struct zero_bench *b, int size, wharf_status status)
 {
     for (int op = 0; op < OPS; op++) {
-        if (!bench_too_large(st, row_of(b, op, size)->failure))
+        if (!bench_too_large(status, row_of(b, op, size)->failure))
             return false;
         row_of(b, op, size)->rounds = 0;
     }
@@ -349,24 +349,24 @@ static bool left_out(struct zero_bench *b, int size, wharf_status st)
 static wharf_status one_size(struct zero_bench *b, int size)
 {
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     bench_progress(b->bench, "size", size + 1, o->size_count);
-    for (int round = -1; round < o->rounds && st == WHARF_OK; round++) {
+    for (int round = -1; round < o->rounds && status == WHARF_OK; round++) {
         double time[OPS] = {0};
 
-        st = attach_round(b, o->sizes[size], time);
-        for (int op = ATTACH; op <= DETACH && round >= 0 && st == WHARF_OK;
+        status = attach_round(b, o->sizes[size], time);
+        for (int op = ATTACH; op <= DETACH && round >= 0 && status == WHARF_OK;
              op++) {
             struct bench_row *row = row_of(b, op, size);
 
             row->samples[row->rounds++] = time[op];
         }
     }
-    if (st == WHARF_OK)
-        st = copies(b, size);
+    if (status == WHARF_OK)
+        status = copies(b, size);
     bench_progress(b->bench, "", 0, 0);
-    return st != WHARF_OK && left_out(b, size, st) ? WHARF_OK : st;
+    return status != WHARF_OK && left_out(b, size, status) ? WHARF_OK : status;
 }
 
 /* ---- All --------------------------------------------------------------- */
@@ -374,19 +374,20 @@ static wharf_status one_size(struct zero_bench *b, int size)
 static wharf_status run(struct zero_bench *b)
 {
     const struct bench_options *o = &b->bench->options;
-    wharf_status st = bench_open_way("engine", &b->engines), closed = WHARF_OK;
+    wharf_status status = bench_open_way("engine", &b->engines),
+                 closed = WHARF_OK;
 
-    if (st == WHARF_OK)
-        st = bench_open_way("kernel", &b->kernels);
-    for (int size = 0; size < o->size_count && st == WHARF_OK; size++)
-        st = one_size(b, size);
-    if (st != WHARF_OK)
+    if (status == WHARF_OK)
+        status = bench_open_way("kernel", &b->kernels);
+    for (int size = 0; size < o->size_count && status == WHARF_OK; size++)
+        status = one_size(b, size);
+    if (status != WHARF_OK)
         tool_report_once("wharf-bench", b->bench->rank);
     if (b->kernels != NULL)
         closed = wharf_node_close(&b->kernels);
     if (b->engines != NULL && closed == WHARF_OK)
         closed = wharf_node_close(&b->engines);
-    return st == WHARF_OK ? closed : st;
+    return status == WHARF_OK ? closed : status;
 }
 
 int bench_zero_copy(struct bench *bench)

@@ -83,7 +83,7 @@ static char *describe(const struct info *info, bool node, wharf_format format)
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    wharf_status st;
+    wharf_status status;
 
     if (file == NULL)
         return NULL;
@@ -94,11 +94,12 @@ static char *describe(const struct info *info, bool node, wharf_format format)
         fprintf(file, "NVIDIA driver %s\n", info->machine.driver);
     if (node && format == WHARF_FORMAT_TEXT && info->cpus != NULL)
         info_cpus_text(info->cpus, wharf_node_size(info->node), file);
-    st = node ? wharf_node_print(info->node, file, format)
-              : info_rank_json(info->node, &info->machine, info->rank, file);
+    status = node
+                 ? wharf_node_print(info->node, file, format)
+                 : info_rank_json(info->node, &info->machine, info->rank, file);
     if (node && format == WHARF_FORMAT_TEXT)
         print_copies(info->node, file);
-    if (fclose(file) != 0 || st != WHARF_OK) {
+    if (fclose(file) != 0 || status != WHARF_OK) {
         free(text);
         return NULL;
     }
@@ -181,18 +182,18 @@ static int show_text(struct info *info)
 static int show(bool json)
 {
     struct info info;
-    wharf_status st;
+    wharf_status status;
     int failed, any;
 
     memset(&info, 0, sizeof info);
     MPI_Comm_rank(MPI_COMM_WORLD, &info.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &info.size);
 
-    st = wharf_node_open(MPI_COMM_WORLD, NULL, &info.node);
+    status = wharf_node_open(MPI_COMM_WORLD, NULL, &info.node);
     /* Only now, since opening may bind. */
     tool_machine_fill(&info.machine);
     /* Once a node is enough: its ranks hold the same record. */
-    failed = st != WHARF_OK;
+    failed = status != WHARF_OK;
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (failed)
         tool_report_once(program, info.rank);

@@ -20,11 +20,11 @@ static wharf_status rank_links(const wharf_node *node, FILE *file)
     fputs(", \"links\": [", file);
     for (int to = 0; to < size; to++) {
         wharf_link link = WHARF_LINK_INIT;
-        wharf_status st =
+        wharf_status status =
             wharf_node_link(node, wharf_node_rank(node), to, &link);
 
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
         fprintf(file, "%s{\"to\": %d", to == 0 ? "" : ", ", to);
         json_text(file, "path", wharf_path_name(link.path));
         fprintf(file, ", \"nvlinks\": %d", link.nvlinks);
@@ -46,10 +46,11 @@ wharf_status info_rank_json(const wharf_node *node,
 {
     wharf_device device = WHARF_DEVICE_INIT;
     bool cuda = wharf_node_backend(node) == WHARF_BACKEND_CUDA;
-    wharf_status st = wharf_node_device(node, wharf_node_rank(node), &device);
+    wharf_status status =
+        wharf_node_device(node, wharf_node_rank(node), &device);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     fprintf(file, "{\"rank\": %d, \"node_rank\": %d", world_rank,
             wharf_node_rank(node));
     json_text(file, "host", machine->host);
@@ -65,9 +66,9 @@ wharf_status info_rank_json(const wharf_node *node,
     fprintf(file, ", \"owner\": %d, \"users\": %d, \"distance\": %d",
             device.owner, device.users, device.distance);
     json_text(file, "reason", device.reason);
-    st = rank_links(node, file);
+    status = rank_links(node, file);
     fputc('}', file);
-    return st;
+    return status;
 }
 
 void info_cpus_text(const char *cpus, int count, FILE *file)

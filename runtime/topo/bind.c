@@ -38,7 +38,7 @@ wharf_status wi_topo_near_cpus(const char *root, const char *pci,
     char path[512];
     char list[4096];
     unsigned part[4];
-    wharf_status st;
+    wharf_status status;
 
     if (!wi_pci_parse(pci, strlen(pci), part))
         return wi_fail(WHARF_EARG, NULL, "\"%.20s\" is no PCI id", pci);
@@ -48,10 +48,10 @@ wharf_status wi_topo_near_cpus(const char *root, const char *pci,
     if (!line_read(path, list, sizeof list))
         return wi_fail(WHARF_EUNSUPPORTED, "bind the ranks by the launcher",
                        "the kernel does not tell which CPUs are near %s", pci);
-    st = wi_bits_parse(list, strlen(list), "local_cpulist", set);
-    if (st == WHARF_OK)
+    status = wi_bits_parse(list, strlen(list), "local_cpulist", set);
+    if (status == WHARF_OK)
         memcpy(cpus, set, sizeof set);
-    return st;
+    return status;
 }
 
 /* Keeps the part-th of `parts` shares of a mask, by order of CPUs. */
@@ -94,14 +94,14 @@ wharf_status wi_topo_bind_near(const char *root, const char *pci, int part,
     uint64_t near[WI_TOPO_CPUS / 64] = {0};
     wi_topo_bound made = {.thread = (int32_t)syscall(SYS_gettid)};
     cpu_set_t mask;
-    wharf_status st;
+    wharf_status status;
 
     if (parts < 1 || part < 0 || part >= parts)
         return wi_fail(WHARF_EARG, NULL, "share %d of %d does not exist", part,
                        parts);
-    st = wi_topo_near_cpus(root, pci, near);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_topo_near_cpus(root, pci, near);
+    if (status != WHARF_OK)
+        return status;
     CPU_ZERO(&mask);
     if (sched_getaffinity(0, sizeof mask, &mask))
         return wi_fail_os(errno, NULL, "cannot read the CPU affinity");

@@ -140,16 +140,16 @@ wharf_status wi_topo_plan_node(const wi_topo_ask *ask, wi_topo_line *lines,
     wi_topo_gpu *gpus = NULL;
     wi_plan_rank *facts = NULL;
     wharf_plan *plan = NULL;
-    wharf_status st = devices_check(ask->devices);
+    wharf_status status = devices_check(ask->devices);
 
-    if (st == WHARF_OK)
-        st = wi_topo_load(NULL, &topo);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = wi_topo_load(NULL, &topo);
+    if (status != WHARF_OK)
+        return status;
     gpus = wi_calloc((size_t)ask->devices, sizeof *gpus);
     facts = wi_calloc((size_t)ask->ranks, sizeof *facts);
-    st = gpus && facts ? WHARF_OK : WHARF_ENOMEM;
-    if (st == WHARF_OK) {
+    status = gpus && facts ? WHARF_OK : WHARF_ENOMEM;
+    if (status == WHARF_OK) {
         for (int d = 0; d < ask->devices; d++)
             wi_device_locate(topo, ask->device[d].pci, ask->device[d].uuid,
                              ask->device[d].mig, &gpus[d]);
@@ -158,13 +158,13 @@ wharf_status wi_topo_plan_node(const wi_topo_ask *ask, wi_topo_line *lines,
         input.rank = facts;
         input.gpu = gpus;
         input.hosted = hosted(ask->rank, ask->ranks);
-        st = wi_plan_make(&input, &plan);
+        status = wi_plan_make(&input, &plan);
     }
-    if (st == WHARF_OK)
-        st = lines_write(plan, lines, warnings, capacity);
+    if (status == WHARF_OK)
+        status = lines_write(plan, lines, warnings, capacity);
     wi_plan_release(plan);
     wi_free(facts);
     wi_free(gpus);
     wi_topo_release(topo);
-    return st;
+    return status;
 }

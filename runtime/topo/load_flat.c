@@ -39,16 +39,16 @@ static bool is_gpu(const char *device)
 
 wharf_status wi_topo_fill(const char *path, wharf_topo *topo)
 {
-    wharf_status st;
+    wharf_status status;
     struct dirent *entry;
     DIR *directory;
 
     if (path)
         return wi_fail(WHARF_EUNSUPPORTED, "build Wharf with hwloc >= 2.4",
                        "this build has no hwloc and cannot read %.100s", path);
-    st = wi_topo_room(topo, 0, WHARF_MAX_GPUS);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_topo_room(topo, 0, WHARF_MAX_GPUS);
+    if (status != WHARF_OK)
+        return status;
     wi_topo_note(topo, "this build has no hwloc: no distance is known");
     memset(topo->allowed, 0xff, sizeof topo->allowed);
     directory = opendir(PCI_DIRECTORY);

@@ -53,12 +53,12 @@ static wharf_status source_set(hwloc_topology_t hw, const char *path,
                                char **text)
 {
     size_t length;
-    wharf_status st = wi_xml_read(path, text, &length);
+    wharf_status status = wi_xml_read(path, text, &length);
 
-    if (st == WHARF_OK)
-        st = wi_xml_check(path, *text, length);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = wi_xml_check(path, *text, length);
+    if (status != WHARF_OK)
+        return status;
     /* hwloc wants the NUL counted. */
     if (hwloc_topology_set_xmlbuffer(hw, *text, (int)length + 1))
         return wi_fail(WHARF_ECONFIG, "pass an XML file written by hwloc",
@@ -88,7 +88,7 @@ static wharf_status hw_load(const char *path, hwloc_topology_t *out)
 {
     hwloc_topology_t hw = NULL;
     char *text = NULL;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (hwloc_topology_init(&hw))
         return wi_fail(WHARF_ENOMEM, NULL, "hwloc has no memory");
@@ -96,20 +96,20 @@ static wharf_status hw_load(const char *path, hwloc_topology_t *out)
     hwloc_topology_set_flags(hw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     plugins_exclude(hw);
     if (path)
-        st = source_set(hw, path, &text);
-    if (st == WHARF_OK && hwloc_topology_load(hw)) {
+        status = source_set(hw, path, &text);
+    if (status == WHARF_OK && hwloc_topology_load(hw)) {
         if (path)
-            st = wi_fail(WHARF_ECONFIG, "write the file again with lstopo",
-                         "hwloc finds %.100s broken", path);
+            status = wi_fail(WHARF_ECONFIG, "write the file again with lstopo",
+                             "hwloc finds %.100s broken", path);
         else
-            st = wi_fail(WHARF_ECONFIG,
-                         "check HWLOC_XMLFILE and other HWLOC_ variables",
-                         "hwloc cannot read this machine's topology");
+            status = wi_fail(WHARF_ECONFIG,
+                             "check HWLOC_XMLFILE and other HWLOC_ variables",
+                             "hwloc cannot read this machine's topology");
     }
     wi_free(text);
-    if (st != WHARF_OK) {
+    if (status != WHARF_OK) {
         hwloc_topology_destroy(hw);
-        return st;
+        return status;
     }
     *out = hw;
     return WHARF_OK;
@@ -350,7 +350,7 @@ static wharf_status fill_from(hwloc_topology_t hw, wharf_topo *topo)
     int nodes = hwloc_get_nbobjs_by_type(hw, HWLOC_OBJ_NUMANODE);
     hwloc_obj_t obj = NULL;
     int gpus = 0;
-    wharf_status st;
+    wharf_status status;
 
     while ((obj = hwloc_get_next_pcidev(hw, obj)))
         gpus += is_gpu(obj);
@@ -361,9 +361,9 @@ static wharf_status fill_from(hwloc_topology_t hw, wharf_topo *topo)
     if (nodes < 0 || nodes > WI_TOPO_NODES)
         nodes = WI_TOPO_NODES;
     /* One more than counted: node_read looks at a node before it is sure. */
-    st = wi_topo_room(topo, nodes + 1, gpus);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_topo_room(topo, nodes + 1, gpus);
+    if (status != WHARF_OK)
+        return status;
     bits_copy(hwloc_topology_get_allowed_cpuset(hw), topo->allowed);
     while ((obj = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, obj)))
         node_read(hw, obj, topo);
@@ -378,12 +378,12 @@ static wharf_status fill_from(hwloc_topology_t hw, wharf_topo *topo)
 wharf_status wi_topo_fill(const char *path, wharf_topo *topo)
 {
     hwloc_topology_t hw = NULL;
-    wharf_status st = hw_load(path, &hw);
+    wharf_status status = hw_load(path, &hw);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     topo->foreign = !path && !hwloc_topology_is_thissystem(hw);
-    st = fill_from(hw, topo);
+    status = fill_from(hw, topo);
     hwloc_topology_destroy(hw);
-    return st;
+    return status;
 }

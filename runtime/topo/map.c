@@ -80,17 +80,17 @@ static wharf_status find_uuid(const wi_topo_gpu *gpu, int gpus,
                               const char *token, size_t length, int *index)
 {
     int count = 0, found = 0;
-    wharf_status st;
+    wharf_status status;
 
     for (int g = 0; g < gpus; g++)
         if (gpu[g].uuid[0] && starts(gpu[g].uuid, token, length)) {
             found = g;
             count++;
         }
-    st = unique(count, token, length, "UUID");
-    if (st == WHARF_OK)
+    status = unique(count, token, length, "UUID");
+    if (status == WHARF_OK)
         *index = found;
-    return st;
+    return status;
 }
 
 static wharf_status find_pci(const wi_topo_gpu *gpu, int gpus,
@@ -98,7 +98,7 @@ static wharf_status find_pci(const wi_topo_gpu *gpu, int gpus,
                              const unsigned part[4], int *index)
 {
     int count = 0, found = 0;
-    wharf_status st;
+    wharf_status status;
 
     for (int g = 0; g < gpus; g++) {
         unsigned own[4];
@@ -108,10 +108,10 @@ static wharf_status find_pci(const wi_topo_gpu *gpu, int gpus,
             count++;
         }
     }
-    st = unique(count, token, length, "PCI id");
-    if (st == WHARF_OK)
+    status = unique(count, token, length, "PCI id");
+    if (status == WHARF_OK)
         *index = found;
-    return st;
+    return status;
 }
 
 wharf_status wi_device_find(const wi_topo_gpu *gpu, int gpus, const char *token,
@@ -150,15 +150,15 @@ wharf_status wi_map_parse(const wi_topo_gpu *gpu, int gpus, const char *text,
     for (int r = 0; r < ranks; r++) {
         const char *token;
         size_t length;
-        wharf_status st;
+        wharf_status status;
         entry_take(&text, ",", &token, &length);
         text += *text != 0;
         if (!length)
             return wi_fail(WHARF_EARG, "give one entry a rank",
                            "device map is empty at rank %d", r);
-        st = wi_device_find(gpu, gpus, token, length, &map[r]);
-        if (st != WHARF_OK)
-            return st;
+        status = wi_device_find(gpu, gpus, token, length, &map[r]);
+        if (status != WHARF_OK)
+            return status;
     }
     return WHARF_OK;
 }

@@ -18,14 +18,14 @@
 wharf_status wi_topo_load(const char *path, wharf_topo **topo)
 {
     wharf_topo *made;
-    wharf_status st;
+    wharf_status status;
 
     if (!WI_NEW(made))
         return WHARF_ENOMEM;
-    st = wi_topo_fill(path, made);
-    if (st != WHARF_OK) {
+    status = wi_topo_fill(path, made);
+    if (status != WHARF_OK) {
         wi_topo_release(made);
-        return st;
+        return status;
     }
     *topo = made;
     return WHARF_OK;

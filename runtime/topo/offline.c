@@ -45,13 +45,13 @@ static wharf_status bindings_parse(const char *text, wharf_binding *bindings,
                        capacity);
     for (;;) {
         size_t length = strcspn(text, "/");
-        wharf_status st;
+        wharf_status status;
         if (count == capacity)
             return wi_fail(WHARF_ELIMIT, NULL, "more than %d bindings",
                            capacity);
-        st = entry_parse(text, length, count, &bindings[count]);
-        if (st != WHARF_OK)
-            return st;
+        status = entry_parse(text, length, count, &bindings[count]);
+        if (status != WHARF_OK)
+            return status;
         count++;
         text += length;
         if (!*text++)
@@ -131,7 +131,7 @@ static wharf_status bind_cpus(const wharf_topo *topo, int rank,
 static wharf_status bind_rank(const wharf_topo *topo, int rank,
                               const wharf_binding *binding, wi_plan_rank *fact)
 {
-    wharf_status st;
+    wharf_status status;
 
     if (!binding || binding->kind == WHARF_BINDING_NONE) {
         memcpy(fact->cpus, topo->allowed, sizeof fact->cpus);
@@ -139,16 +139,16 @@ static wharf_status bind_rank(const wharf_topo *topo, int rank,
     }
     fact->bound = true;
     if (binding->kind == WHARF_BINDING_NUMA)
-        st = bind_numa(topo, rank, binding, fact);
+        status = bind_numa(topo, rank, binding, fact);
     else if (binding->kind == WHARF_BINDING_CPU)
-        st = bind_cpus(topo, rank, binding, fact);
+        status = bind_cpus(topo, rank, binding, fact);
     else
-        st = wi_fail(WHARF_EARG, NULL, "rank %d's binding has kind %d", rank,
-                     (int)binding->kind);
-    if (st == WHARF_OK &&
+        status = wi_fail(WHARF_EARG, NULL, "rank %d's binding has kind %d",
+                         rank, (int)binding->kind);
+    if (status == WHARF_OK &&
         !wi_bits_within(fact->cpus, topo->allowed, WI_TOPO_CPU_WORDS))
         fact->partial = true;
-    return st;
+    return status;
 }
 
 /* ---- The plan ------------------------------------------------------------ */
@@ -157,13 +157,13 @@ static wharf_status options_read(const wharf_plan_options *options,
                                  wharf_plan_options *full)
 {
     static const wharf_plan_options defaults = WHARF_PLAN_OPTIONS_INIT;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     *full = defaults;
     if (options)
-        st = wi_versioned_read(full, sizeof *full, options, "options");
-    if (st != WHARF_OK)
-        return st;
+        status = wi_versioned_read(full, sizeof *full, options, "options");
+    if (status != WHARF_OK)
+        return status;
     if ((int)full->placement < 0 ||
         full->placement > WHARF_PLACEMENT_ROUND_ROBIN)
         return wi_fail(WHARF_EARG, NULL, "placement %d does not exist",
@@ -216,25 +216,26 @@ static wharf_status facts_fill(const wharf_topo *topo, int ranks,
                                const wharf_plan_options *options, facts *fact,
                                wi_plan_input *input)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     uint64_t all;
 
     input->gpus = options->gpus;
     input->gpu = fact->gpu;
     if (options->gpu) {
-        st = devices_read(topo, options, fact->gpu);
+        status = devices_read(topo, options, fact->gpu);
     } else {
         input->gpus = topo->gpus;
         input->gpu = topo->gpu;
     }
     all = input->gpus < 64 ? (UINT64_C(1) << input->gpus) - 1 : ~UINT64_C(0);
-    for (int r = 0; r < ranks && st == WHARF_OK; r++) {
+    for (int r = 0; r < ranks && status == WHARF_OK; r++) {
         fact->rank[r].visible = all;
-        st = bind_rank(topo, r, bindings ? &bindings[r] : NULL, &fact->rank[r]);
+        status =
+            bind_rank(topo, r, bindings ? &bindings[r] : NULL, &fact->rank[r]);
     }
-    if (st == WHARF_OK && options->visible)
-        st = wi_visible_parse(input->gpu, input->gpus, options->visible, ranks,
-                              fact->rank);
+    if (status == WHARF_OK && options->visible)
+        status = wi_visible_parse(input->gpu, input->gpus, options->visible,
+                                  ranks, fact->rank);
     input->topo = topo;
     input->ranks = ranks;
     input->rank = fact->rank;
@@ -245,7 +246,7 @@ static wharf_status facts_fill(const wharf_topo *topo, int ranks,
     input->placement = options->placement;
     input->device_map = options->device_map;
     input->refuse_bad = options->refuse_bad != 0;
-    return st;
+    return status;
 }
 
 static wharf_status plan_make(const wharf_topo *topo, int ranks,
@@ -256,7 +257,7 @@ static wharf_status plan_make(const wharf_topo *topo, int ranks,
     wi_plan_input input = {0};
     wharf_plan_options full;
     facts *fact;
-    wharf_status st;
+    wharf_status status;
 
     if (!topo || !plan)
         return wi_fail(WHARF_EARG, NULL, "topo or plan is NULL");
@@ -265,16 +266,16 @@ static wharf_status plan_make(const wharf_topo *topo, int ranks,
     if (ranks > WHARF_MAX_RANKS)
         return wi_fail(WHARF_ELIMIT, NULL, "%d ranks, at most %d", ranks,
                        WHARF_MAX_RANKS);
-    st = options_read(options, &full);
-    if (st != WHARF_OK)
-        return st;
+    status = options_read(options, &full);
+    if (status != WHARF_OK)
+        return status;
     if (!WI_NEW(fact))
         return WHARF_ENOMEM;
-    st = facts_fill(topo, ranks, bindings, &full, fact, &input);
-    if (st == WHARF_OK)
-        st = wi_plan_make(&input, plan);
+    status = facts_fill(topo, ranks, bindings, &full, fact, &input);
+    if (status == WHARF_OK)
+        status = wi_plan_make(&input, plan);
     wi_free(fact);
-    return st;
+    return status;
 }
 
 wharf_status wharf_plan_make(const wharf_topo *topo, int ranks,

@@ -91,15 +91,16 @@ static wharf_status map_check(const wi_plan *plan)
 static wharf_status map_read(wi_plan *plan)
 {
     const wi_plan_input *in = plan->in;
-    wharf_status st;
+    wharf_status status;
 
     if (!in->device_map || !in->device_map[0])
         return WHARF_OK;
     plan->map = wi_calloc((size_t)in->ranks, sizeof *plan->map);
     if (!plan->map)
         return WHARF_ENOMEM;
-    st = wi_map_parse(in->gpu, in->gpus, in->device_map, in->ranks, plan->map);
-    return st == WHARF_OK ? map_check(plan) : st;
+    status =
+        wi_map_parse(in->gpu, in->gpus, in->device_map, in->ranks, plan->map);
+    return status == WHARF_OK ? map_check(plan) : status;
 }
 
 static wharf_status room_make(wi_plan *plan)
@@ -142,34 +143,34 @@ static wharf_status refuse(const wi_plan *plan)
 static wharf_status steps(wi_plan *plan)
 {
     const wi_plan_input *in = plan->in;
-    wharf_status st = room_make(plan);
+    wharf_status status = room_make(plan);
 
-    if (st == WHARF_OK)
-        st = map_read(plan);
-    if (st != WHARF_OK)
-        return st;
+    if (status == WHARF_OK)
+        status = map_read(plan);
+    if (status != WHARF_OK)
+        return status;
     for (int r = 0; r < in->ranks; r++)
         rank_distances(plan, r);
-    st = wi_plan_policy(plan);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_plan_policy(plan);
+    if (status != WHARF_OK)
+        return status;
     wi_plan_explain(plan);
-    st = wi_plan_warn(plan);
-    return st == WHARF_OK ? refuse(plan) : st;
+    status = wi_plan_warn(plan);
+    return status == WHARF_OK ? refuse(plan) : status;
 }
 
 wharf_status wi_plan_make(const wi_plan_input *input, wharf_plan **plan)
 {
     wi_plan *work;
-    wharf_status st;
+    wharf_status status;
 
     if (!WI_NEW(work))
         return WHARF_ENOMEM;
     work->in = input;
-    st = steps(work);
-    if (st != WHARF_OK) {
+    status = steps(work);
+    if (status != WHARF_OK) {
         wi_plan_release(&work->made);
-        return st;
+        return status;
     }
     work->made.ranks = input->ranks;
     work->made.gpus = input->gpus;

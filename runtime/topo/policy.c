@@ -92,12 +92,12 @@ static wharf_status by_cost(wi_plan *plan)
         .links = in->links,
         .traffic = in->traffic,
     };
-    wharf_status st;
+    wharf_status status;
 
     groups_fill(in, &group);
-    st = wi_assign_solve(&problem, plan->gpu_of);
-    if (st != WHARF_OK)
-        return st;
+    status = wi_assign_solve(&problem, plan->gpu_of);
+    if (status != WHARF_OK)
+        return status;
     return wi_assign_refine(&problem, plan->gpu_of);
 }
 

@@ -87,56 +87,58 @@ static wharf_status warn_machine(wi_plan *plan)
 {
     const wharf_topo *topo = plan->in->topo;
     const char *at = topo->notes;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (topo->foreign)
-        st = add(plan, BAD,
-                 "the topology is a record of another machine "
-                 "(HWLOC_XMLFILE or HWLOC_SYNTHETIC is set)");
-    while (st == WHARF_OK && *at) {
+        status = add(plan, BAD,
+                     "the topology is a record of another machine "
+                     "(HWLOC_XMLFILE or HWLOC_SYNTHETIC is set)");
+    while (status == WHARF_OK && *at) {
         int length = (int)strcspn(at, "\n");
-        st = add(plan, NOTICE, "%.*s", length, at);
+        status = add(plan, NOTICE, "%.*s", length, at);
         at += length;
         at += *at == '\n';
     }
-    if (st == WHARF_OK && !plan->in->gpus)
-        st = add(plan, BAD, "the machine has no GPU");
-    return st;
+    if (status == WHARF_OK && !plan->in->gpus)
+        status = add(plan, BAD, "the machine has no GPU");
+    return status;
 }
 
 static wharf_status warn_lists(wi_plan *plan)
 {
     const wi_plan_input *in = plan->in;
     members none = {0}, partial = {0};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int r = 0; r < in->ranks && st == WHARF_OK; r++) {
+    for (int r = 0; r < in->ranks && status == WHARF_OK; r++) {
         if (in->gpus && plan->gpu_of[r] < 0)
             wi_bits_set(none, r);
         if (in->rank[r].partial)
             wi_bits_set(partial, r);
         if (in->rank[r].cut)
-            st = add(plan, BAD,
-                     "rank %d's list of visible GPUs is cut%s%s%s: CUDA shows "
-                     "only what comes before the first bad entry",
-                     r, in->rank[r].token[0] ? " at \"" : "", in->rank[r].token,
-                     in->rank[r].token[0] ? "\"" : "");
+            status =
+                add(plan, BAD,
+                    "rank %d's list of visible GPUs is cut%s%s%s: CUDA shows "
+                    "only what comes before the first bad entry",
+                    r, in->rank[r].token[0] ? " at \"" : "", in->rank[r].token,
+                    in->rank[r].token[0] ? "\"" : "");
     }
-    if (st == WHARF_OK)
-        st = about(plan, BAD, "rank", none, "has", "have",
-                   "no GPU: none is visible there");
-    if (st == WHARF_OK)
-        st = about(plan, NOTICE, "rank", partial, "is", "are",
-                   "bound to CPUs or NUMA nodes of which some do not exist or "
-                   "may not be used here");
-    return st;
+    if (status == WHARF_OK)
+        status = about(plan, BAD, "rank", none, "has", "have",
+                       "no GPU: none is visible there");
+    if (status == WHARF_OK)
+        status =
+            about(plan, NOTICE, "rank", partial, "is", "are",
+                  "bound to CPUs or NUMA nodes of which some do not exist or "
+                  "may not be used here");
+    return status;
 }
 
 static wharf_status warn_bindings(wi_plan *plan)
 {
     const wi_plan_input *in = plan->in;
     members far = {0}, wide = {0};
-    wharf_status st;
+    wharf_status status;
 
     for (int r = 0; r < in->ranks; r++) {
         if (!in->rank[r].bound)
@@ -147,20 +149,21 @@ static wharf_status warn_bindings(wi_plan *plan)
             wi_plan_locality(plan, r, plan->gpu_of[r]) == WHARF_REASON_REMOTE)
             wi_bits_set(far, r);
     }
-    st = about(plan, BAD, "rank", far, "is", "are",
-               "bound far from the GPU: on another socket");
-    if (st == WHARF_OK)
-        st = about(plan, NOTICE, "rank", wide, "has", "have",
-                   "a CPU mask over more than one socket: no GPU is near all "
-                   "of it");
-    return st;
+    status = about(plan, BAD, "rank", far, "is", "are",
+                   "bound far from the GPU: on another socket");
+    if (status == WHARF_OK)
+        status =
+            about(plan, NOTICE, "rank", wide, "has", "have",
+                  "a CPU mask over more than one socket: no GPU is near all "
+                  "of it");
+    return status;
 }
 
 static wharf_status warn_locality(wi_plan *plan)
 {
     const wi_plan_input *in = plan->in;
     members unknown = {0}, absent = {0};
-    wharf_status st;
+    wharf_status status;
 
     for (int g = 0; g < in->gpus; g++) {
         if (!in->gpu[g].listed && in->topo->nodes)
@@ -168,33 +171,34 @@ static wharf_status warn_locality(wi_plan *plan)
         else if (in->gpu[g].node < 0)
             wi_bits_set(unknown, g);
     }
-    st = about(plan, NOTICE, "GPU", absent, "is", "are",
-               "not in the topology: locality unknown");
-    if (st == WHARF_OK)
-        st = about(plan, NOTICE, "GPU", unknown, "has", "have",
-                   "no NUMA node (numa_node is -1): locality unknown, every "
-                   "CPU counts as local");
-    return st;
+    status = about(plan, NOTICE, "GPU", absent, "is", "are",
+                   "not in the topology: locality unknown");
+    if (status == WHARF_OK)
+        status =
+            about(plan, NOTICE, "GPU", unknown, "has", "have",
+                  "no NUMA node (numa_node is -1): locality unknown, every "
+                  "CPU counts as local");
+    return status;
 }
 
 /* GPUs of the machine that are not among the driver's devices. */
 static wharf_status warn_hidden(wi_plan *plan)
 {
     const wi_plan_input *in = plan->in;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int t = 0; t < in->topo->gpus && st == WHARF_OK; t++) {
+    for (int t = 0; t < in->topo->gpus && status == WHARF_OK; t++) {
         bool found = false;
         for (int g = 0; g < in->gpus && !found; g++)
             found = !wi_pci_compare(in->gpu[g].pci, in->topo->gpu[t].pci);
         if (!found)
-            st = add(plan, NOTICE,
-                     "the GPU at %s is hidden from all ranks: by a list of "
-                     "visible devices, a cgroup, its compute mode, or a "
-                     "missing driver",
-                     in->topo->gpu[t].pci);
+            status = add(plan, NOTICE,
+                         "the GPU at %s is hidden from all ranks: by a list of "
+                         "visible devices, a cgroup, its compute mode, or a "
+                         "missing driver",
+                         in->topo->gpu[t].pci);
     }
-    return st;
+    return status;
 }
 
 static wharf_status warn_use(wi_plan *plan)
@@ -202,7 +206,7 @@ static wharf_status warn_use(wi_plan *plan)
     const wi_plan_input *in = plan->in;
     members hidden = {0}, unused = {0}, doubled = {0};
     uint64_t seen = 0;
-    wharf_status st;
+    wharf_status status;
 
     for (int r = 0; r < in->ranks; r++)
         seen |= in->rank[r].visible;
@@ -217,22 +221,26 @@ static wharf_status warn_use(wi_plan *plan)
         if (load > 1)
             wi_bits_set(doubled, g);
     }
-    st = about(plan, NOTICE, "GPU", hidden, "is", "are", "visible to no rank");
-    if (st == WHARF_OK)
-        st = about(plan, NOTICE, "GPU", unused, "is", "are", "used by no rank");
-    if (st == WHARF_OK && in->gpus && in->ranks > in->gpus)
-        st = add(plan, NOTICE, "%d ranks share %d GPU%s", in->ranks, in->gpus,
-                 in->gpus > 1 ? "s" : "");
-    if (st == WHARF_OK && in->gpus && in->hosted > in->ranks)
-        st = add(plan, NOTICE,
-                 "the launcher started at least %d ranks on this host, %d of "
-                 "them are planned here: the others may use the same GPUs",
-                 in->hosted, in->ranks);
-    if (st == WHARF_OK && plan->map && wi_bits_count(unused, 1))
-        st = about(plan, BAD, "GPU", doubled, "is", "are",
-                   "given to several ranks by the device map while others are "
-                   "used by none");
-    return st;
+    status =
+        about(plan, NOTICE, "GPU", hidden, "is", "are", "visible to no rank");
+    if (status == WHARF_OK)
+        status =
+            about(plan, NOTICE, "GPU", unused, "is", "are", "used by no rank");
+    if (status == WHARF_OK && in->gpus && in->ranks > in->gpus)
+        status = add(plan, NOTICE, "%d ranks share %d GPU%s", in->ranks,
+                     in->gpus, in->gpus > 1 ? "s" : "");
+    if (status == WHARF_OK && in->gpus && in->hosted > in->ranks)
+        status =
+            add(plan, NOTICE,
+                "the launcher started at least %d ranks on this host, %d of "
+                "them are planned here: the others may use the same GPUs",
+                in->hosted, in->ranks);
+    if (status == WHARF_OK && plan->map && wi_bits_count(unused, 1))
+        status =
+            about(plan, BAD, "GPU", doubled, "is", "are",
+                  "given to several ranks by the device map while others are "
+                  "used by none");
+    return status;
 }
 
 /* Ranks on different MIG instances of one chip. */
@@ -263,17 +271,17 @@ static wharf_status warn_chip(wi_plan *plan, int first)
 static wharf_status warn_mig(wi_plan *plan)
 {
     const wi_plan_input *in = plan->in;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    for (int g = 0; g < in->gpus && st == WHARF_OK; g++) {
+    for (int g = 0; g < in->gpus && status == WHARF_OK; g++) {
         bool first = in->gpu[g].mig;
         for (int b = 0; b < g && first; b++)
             first =
                 !in->gpu[b].mig || strcmp(in->gpu[b].pci, in->gpu[g].pci) != 0;
         if (first)
-            st = warn_chip(plan, g);
+            status = warn_chip(plan, g);
     }
-    return st;
+    return status;
 }
 
 wharf_status wi_plan_warn(wi_plan *plan)
@@ -283,9 +291,9 @@ wharf_status wi_plan_warn(wi_plan *plan)
         warn_hidden,  warn_use,   warn_mig,
     };
     for (size_t i = 0; i < sizeof step / sizeof *step; i++) {
-        wharf_status st = step[i](plan);
-        if (st != WHARF_OK)
-            return st;
+        wharf_status status = step[i](plan);
+        if (status != WHARF_OK)
+            return status;
     }
     return WHARF_OK;
 }

@@ -53,22 +53,22 @@ wharf_status wi_xml_read(const char *path, char **text, size_t *length)
 {
     char *made = NULL;
     size_t size = 0, got = 0;
-    wharf_status st;
+    wharf_status status;
     /* Non-blocking, so that a FIFO cannot hold us. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0)
         return wi_fail_os(errno, "check the path", "cannot open %.100s", path);
     wi_sys_adopt(fd);
-    st = file_size(path, fd, &size);
-    if (st == WHARF_OK) {
+    status = file_size(path, fd, &size);
+    if (status == WHARF_OK) {
         made = wi_calloc(1, size + 1);
-        st = made ? file_fill(path, fd, made, size, &got) : WHARF_ENOMEM;
+        status = made ? file_fill(path, fd, made, size, &got) : WHARF_ENOMEM;
     }
     wi_sys_close(&fd);
-    if (st != WHARF_OK) {
+    if (status != WHARF_OK) {
         wi_free(made);
-        return st;
+        return status;
     }
     *text = made;
     *length = got;
@@ -166,10 +166,10 @@ static wharf_status scan_element(scan *s)
         s->sets = WI_XML_ALL_SETS; /* format 1 has no version */
     if (!closing && name_is(s, "object")) {
         const char *inside = s->at + strlen("object");
-        wharf_status st = wi_xml_object_check(
+        wharf_status status = wi_xml_object_check(
             s->path, inside, (size_t)(next - inside), &s->sets);
-        if (st != WHARF_OK)
-            return st;
+        if (status != WHARF_OK)
+            return status;
     }
     s->elements++;
     if (closing)
@@ -189,11 +189,11 @@ static wharf_status scan_element(scan *s)
 wharf_status wi_xml_check(const char *path, const char *text, size_t length)
 {
     scan s = {.path = path, .at = text, .end = text + length};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (memchr(text, 0, length))
         return broken(&s, "it holds binary data");
-    while (st == WHARF_OK) {
+    while (status == WHARF_OK) {
         const char *tag = memchr(s.at, '<', (size_t)(s.end - s.at));
         if (!tag)
             break;
@@ -201,12 +201,12 @@ wharf_status wi_xml_check(const char *path, const char *text, size_t length)
         if (s.at == s.end)
             return broken(&s, "it is cut off");
         if (*s.at == '?' || *s.at == '!')
-            st = scan_aside(&s);
+            status = scan_aside(&s);
         else
-            st = scan_element(&s);
+            status = scan_element(&s);
     }
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     if (!s.elements)
         return broken(&s, "it holds no XML element");
     return s.depth ? broken(&s, "it is cut off before its end") : WHARF_OK;

@@ -71,10 +71,10 @@ static void prepare_plan(state *s)
 static wharf_status act_destroy(state *s)
 {
     (void)s;
-    wharf_status st = wharf_exchange_destroy(&exchange);
+    wharf_status status = wharf_exchange_destroy(&exchange);
 
     T_CHECK(exchange == NULL);
-    return st;
+    return status;
 }
 
 static void nothing(state *s)

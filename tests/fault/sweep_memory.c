@@ -81,10 +81,10 @@ static void prepare_attached(state *s)
 
 static wharf_status act_detach(state *s)
 {
-    wharf_status st = wharf_buffer_detach(&s->buffers[0]);
+    wharf_status status = wharf_buffer_detach(&s->buffers[0]);
 
     T_CHECK(s->buffers[0] == NULL);
-    return st;
+    return status;
 }
 
 static void nothing(state *s)
@@ -100,10 +100,11 @@ static void prepare_mirrored(state *s)
 
 static wharf_status act_sync(state *s)
 {
-    wharf_status st = wharf_buffer_sync_to(s->buffers[0], 1, 0, NULL);
+    wharf_status status = wharf_buffer_sync_to(s->buffers[0], 1, 0, NULL);
 
-    return st == WHARF_OK ? wharf_buffer_sync_from(s->buffers[0], 0, 5, NULL)
-                          : st;
+    return status == WHARF_OK
+               ? wharf_buffer_sync_from(s->buffers[0], 0, 5, NULL)
+               : status;
 }
 
 const scenario memory_scenarios[] = {

@@ -52,32 +52,32 @@ static wharf_status act_create_shared(state *s)
 
 static wharf_status produce(state *s)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     void *slot;
 
     if (!begun)
-        st = wharf_ring_produce_begin(s->ring, NULL, &slot, NULL);
-    if (st != WHARF_OK)
-        return st;
+        status = wharf_ring_produce_begin(s->ring, NULL, &slot, NULL);
+    if (status != WHARF_OK)
+        return status;
     begun = true;
-    st = wharf_ring_produce_end(s->ring, 64, NULL);
-    begun = st != WHARF_OK;
-    return st;
+    status = wharf_ring_produce_end(s->ring, 64, NULL);
+    begun = status != WHARF_OK;
+    return status;
 }
 
 static wharf_status consume(state *s)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     const void *slot;
 
     if (!begun)
-        st = wharf_ring_consume_begin(s->ring, NULL, &slot, NULL);
-    if (st != WHARF_OK)
-        return st;
+        status = wharf_ring_consume_begin(s->ring, NULL, &slot, NULL);
+    if (status != WHARF_OK)
+        return status;
     begun = true;
-    st = wharf_ring_consume_end(s->ring, NULL);
-    begun = st != WHARF_OK;
-    return st;
+    status = wharf_ring_consume_end(s->ring, NULL);
+    begun = status != WHARF_OK;
+    return status;
 }
 
 /* Four more slots, and the end. */
@@ -88,11 +88,11 @@ static void check_ring(state *s)
     if (t_me == 0)
         T_OK(wharf_ring_close(s->ring));
     while (t_me != 0) {
-        wharf_status st = consume(s);
+        wharf_status status = consume(s);
 
-        if (st == WHARF_ECLOSED)
+        if (status == WHARF_ECLOSED)
             break;
-        T_OK(st);
+        T_OK(status);
     }
     t_stream_sync(s->node, NULL);
     t_barrier();
@@ -115,10 +115,10 @@ static void prepare_filled(state *s)
 
 static wharf_status act_destroy(state *s)
 {
-    wharf_status st = wharf_ring_destroy(&s->ring);
+    wharf_status status = wharf_ring_destroy(&s->ring);
 
     T_CHECK(s->ring == NULL);
-    return st;
+    return status;
 }
 
 static wharf_status act_produce(state *s)
@@ -147,11 +147,11 @@ static void check_left(state *s)
 
 static wharf_status act_close(state *s)
 {
-    wharf_status st = wharf_node_close(&s->node);
+    wharf_status status = wharf_node_close(&s->node);
 
     T_CHECK(s->node == NULL);
     s->ring = NULL;
-    return st;
+    return status;
 }
 
 /* ---- Host memory by the driver ------------------------------------------- */

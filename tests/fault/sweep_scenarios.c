@@ -69,12 +69,12 @@ static void prepare_close(state *s)
 
 static wharf_status act_close(state *s)
 {
-    wharf_status st = wharf_node_close(&s->node);
+    wharf_status status = wharf_node_close(&s->node);
 
     T_CHECK(s->node == NULL);
     s->buffers[0] = NULL;
     s->event = NULL;
-    return st;
+    return status;
 }
 
 /* ---- Attach ------------------------------------------------------------ */
@@ -175,10 +175,10 @@ static void prepare_detach_to_pool(state *s)
 
 static wharf_status act_detach(state *s)
 {
-    wharf_status st = wharf_buffer_detach(&s->buffers[0]);
+    wharf_status status = wharf_buffer_detach(&s->buffers[0]);
 
     T_CHECK(s->buffers[0] == NULL);
-    return st;
+    return status;
 }
 
 static wharf_status act_trim(state *s)
@@ -209,10 +209,10 @@ static void prepare_event(state *s)
 
 static wharf_status act_event_destroy(state *s)
 {
-    wharf_status st = wharf_event_destroy(&s->event);
+    wharf_status status = wharf_event_destroy(&s->event);
 
     T_CHECK(s->event == NULL);
-    return st;
+    return status;
 }
 
 /* The owner records; a record that failed has no number and may be repeated. */
@@ -251,10 +251,10 @@ static wharf_status act_query(state *s)
 static wharf_status act_table(state *s)
 {
     void *const *table = NULL;
-    wharf_status st = wharf_buffer_pointer_table(s->buffers[0], &table);
+    wharf_status status = wharf_buffer_pointer_table(s->buffers[0], &table);
 
-    T_CHECK((st == WHARF_OK) == (table != NULL));
-    return st;
+    T_CHECK((status == WHARF_OK) == (table != NULL));
+    return status;
 }
 
 const scenario scenarios[] = {

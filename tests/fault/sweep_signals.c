@@ -74,10 +74,10 @@ static void prepare_mem_ops(state *s)
 
 static wharf_status act_notify_destroy(state *s)
 {
-    wharf_status st = wharf_notify_destroy(&s->notify);
+    wharf_status status = wharf_notify_destroy(&s->notify);
 
     T_CHECK(s->notify == NULL);
-    return st;
+    return status;
 }
 
 static wharf_status act_record(state *s)
@@ -178,10 +178,10 @@ static void prepare_barrier_kernel(state *s)
 
 static wharf_status act_barrier_destroy(state *s)
 {
-    wharf_status st = wharf_barrier_destroy(&s->barrier);
+    wharf_status status = wharf_barrier_destroy(&s->barrier);
 
     T_CHECK(s->barrier == NULL);
-    return st;
+    return status;
 }
 
 static wharf_status act_enter(state *s)
@@ -192,10 +192,10 @@ static wharf_status act_enter(state *s)
 static wharf_status act_view(state *s)
 {
     wharf_barrier_view view = {.members = -1};
-    wharf_status st = wharf_barrier_view_get(s->barrier, &view);
+    wharf_status status = wharf_barrier_view_get(s->barrier, &view);
 
-    T_CHECK((st == WHARF_OK) == (view.members != -1));
-    return st;
+    T_CHECK((status == WHARF_OK) == (view.members != -1));
+    return status;
 }
 
 /* ---- A node that is closed with both ----------------------------------- */
@@ -210,12 +210,12 @@ static void prepare_both(state *s)
 
 static wharf_status act_close(state *s)
 {
-    wharf_status st = wharf_node_close(&s->node);
+    wharf_status status = wharf_node_close(&s->node);
 
     T_CHECK(s->node == NULL);
     s->notify = NULL;
     s->barrier = NULL;
-    return st;
+    return status;
 }
 
 const scenario signal_scenarios[] = {

@@ -62,10 +62,11 @@ static const char *point_name(const point *p, const char *where)
 }
 
 /* All ranks have the same status; a wait for somebody has no part in it. */
-static void check_statuses(const point *p, const char *where, wharf_status st)
+static void check_statuses(const point *p, const char *where,
+                           wharf_status status)
 {
     int all[64];
-    int mine = (int)st;
+    int mine = (int)status;
 
     T_CHECK(t_ranks <= 64);
     MPI_Allgather(&mine, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD);
@@ -78,19 +79,21 @@ static void check_statuses(const point *p, const char *where, wharf_status st)
             T_FAIL("%s: rank %d failed with %s", point_name(p, where), rank,
                    wharf_status_name((wharf_status)all[rank]));
     }
-    if (st == WHARF_ETIMEDOUT || wharf_status_scope(st) == WHARF_SCOPE_NODE)
-        T_FAIL("%s: %s", point_name(p, where), wharf_status_name(st));
+    if (status == WHARF_ETIMEDOUT ||
+        wharf_status_scope(status) == WHARF_SCOPE_NODE)
+        T_FAIL("%s: %s", point_name(p, where), wharf_status_name(status));
 }
 
 /* The record says which rank, the same on all. */
-static void check_record(const point *p, const char *where, wharf_status st)
+static void check_record(const point *p, const char *where, wharf_status status)
 {
     wharf_error error;
 
-    if (st == WHARF_OK || p->what->local)
+    if (status == WHARF_OK || p->what->local)
         return;
     wharf_last_error(&error);
-    if (error.status != st || error.rank != p->rank || error.cause[0] == '\0')
+    if (error.status != status || error.rank != p->rank ||
+        error.cause[0] == '\0')
         T_FAIL("%s: the record says rank %d, %s, \"%s\"", point_name(p, where),
                error.rank, wharf_status_name(error.status), error.cause);
 }
@@ -125,18 +128,18 @@ static void check_untouched(const point *p, const char *where, const state *s,
 /* The scenario undisturbed; false if this machine cannot do it at all. */
 static bool run_clean(const scenario *what)
 {
-    wharf_status st;
+    wharf_status status;
     state s;
 
     memset(&s, 0, sizeof s);
     what->prepare(&s);
-    st = what->act(&s);
-    if (st != WHARF_EUNSUPPORTED) {
-        T_OK(st);
+    status = what->act(&s);
+    if (status != WHARF_EUNSUPPORTED) {
+        T_OK(status);
         what->check(&s);
     }
     what->finish(&s);
-    return st == WHARF_OK;
+    return status == WHARF_OK;
 }
 
 /* Whether the fault fired on p->rank, known to all; *where is its name there
@@ -156,12 +159,12 @@ static long overcome;
 
 /* After a failure of a call that is no local one: undisturbed it works. False
  * if the node is no longer what it was before. */
-static bool act_again(const point *p, state *s, wharf_status st)
+static bool act_again(const point *p, state *s, wharf_status status)
 {
     wharf_status now;
     long calls;
 
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         return false; /* the library may have found another way, for good */
     wi_fault_arm(kinds[p->kind].kind, LONG_MAX, 0);
     now = p->what->act(s);
@@ -182,7 +185,7 @@ static bool inject(const point *p)
     state s;
     const char *here = NULL;
     char where[64];
-    wharf_status st;
+    wharf_status status;
     bool fired = false;
     bool same = true;
     int there; /* status on the rank with the fault */
@@ -195,34 +198,34 @@ static bool inject(const point *p)
     holdings = t_holdings_get();
     if (t_me == p->rank)
         wi_fault_arm(kinds[p->kind].kind, p->nth, p->code);
-    st = p->what->act(&s);
+    status = p->what->act(&s);
     if (t_me == p->rank)
         fired = wi_fault_disarm(&here);
     fired = learn(p, fired, here, where);
     if (t_me == 0 && t_argument("verbose", 0))
-        printf("%s: %s\n", point_name(p, where), wharf_status_name(st));
-    check_statuses(p, where, st);
+        printf("%s: %s\n", point_name(p, where), wharf_status_name(status));
+    check_statuses(p, where, status);
     if (!fired)
-        T_OK(st);
-    there = (int)st;
+        T_OK(status);
+    there = (int)status;
     MPI_Bcast(&there, 1, MPI_INT, p->rank, MPI_COMM_WORLD);
     if (fired && there == (int)WHARF_OK)
         overcome++;
-    if (fired && st != WHARF_OK) {
-        check_record(p, where, st);
+    if (fired && status != WHARF_OK) {
+        check_record(p, where, status);
         check_untouched(p, where, &s, &prepared);
         /* Local calls may keep what they made for the next try. */
         if (!p->what->consumes && !p->what->local)
             check_held(p, where, &before, &holdings);
     }
     if (p->what->local) {
-        if (st != WHARF_OK)
+        if (status != WHARF_OK)
             T_OK(p->what->act(&s)); /* again, undisturbed */
         t_barrier();
     } else if (!p->what->consumes) {
-        same = act_again(p, &s, st);
+        same = act_again(p, &s, status);
     }
-    if (p->what->local || !p->what->consumes || st == WHARF_OK)
+    if (p->what->local || !p->what->consumes || status == WHARF_OK)
         p->what->check(&s);
     p->what->finish(&s);
     check_held(p, where, &start, &holdings_start);

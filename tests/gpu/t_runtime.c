@@ -192,15 +192,15 @@ static void reset(void)
 {
     wharf_node *node = t_open();
     wharf_buffer *buffer = t_attach(node, 100000, 0);
-    wharf_status st;
+    wharf_status status;
 
     t_share(node, buffer, 6);
     T_EQ_INT(0, rt.device_reset());
-    st = wharf_buffer_detach(&buffer);
-    T_SAME(st);
+    status = wharf_buffer_detach(&buffer);
+    T_SAME(status);
     T_CHECK(buffer == NULL);
-    st = wharf_node_close(&node);
-    T_SAME(st);
+    status = wharf_node_close(&node);
+    T_SAME(status);
     T_CHECK(node == NULL);
     T_EQ_INT(0, t_stats().live_buffers);
 }

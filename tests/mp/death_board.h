@@ -102,13 +102,13 @@ static void finish(void)
 }
 
 /* What a survivor must have been told, and how soon. */
-static void told(wharf_status st, wharf_status expected, long long most_ms)
+static void told(wharf_status status, wharf_status expected, long long most_ms)
 {
     long long late = t_now_ms() - atomic_load(&shared->died_ms);
     wharf_error error;
     char text[512];
 
-    T_STATUS(expected, st);
+    T_STATUS(expected, status);
     wharf_last_error(&error);
     T_EQ_INT(expected, error.status);
     wharf_error_format(&error, text, sizeof text);
@@ -120,7 +120,7 @@ static void told(wharf_status st, wharf_status expected, long long most_ms)
         snprintf(name, sizeof name, "rank %d", victim);
         T_CONTAINS(name, text);
     }
-    atomic_store(&shared->status[t_me], (int)st);
+    atomic_store(&shared->status[t_me], (int)status);
     printf("rank %d was told after %lld ms: %s\n", t_me, late, text);
     fflush(stdout);
     if (late > most_ms)
@@ -134,12 +134,12 @@ static void close_after_death(bool mpi_pending)
     wharf_buffer *none = NULL;
     long long start = t_now_ms();
     wharf_stats stats;
-    wharf_status st;
+    wharf_status status;
 
     T_STATUS(WHARF_EPEER, wharf_buffer_attach(node, 64, NULL, &none));
     T_CHECK(none == NULL);
-    st = wharf_node_close(&node);
-    T_CHECK(st == WHARF_OK || st == WHARF_EPEER);
+    status = wharf_node_close(&node);
+    T_CHECK(status == WHARF_OK || status == WHARF_EPEER);
     T_CHECK(node == NULL);
     T_CHECK(t_now_ms() - start <= LATE_MS);
     stats = t_stats();

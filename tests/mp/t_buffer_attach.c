@@ -133,18 +133,18 @@ static void segments_apart(void)
     wharf_buffer *buffer = t_attach(node, different(t_me), 0);
     void *base = NULL;
     size_t whole = 0;
-    wharf_status st = wharf_buffer_base(buffer, &base, &whole);
+    wharf_status status = wharf_buffer_base(buffer, &base, &whole);
 
     if (t_info(buffer, t_me).handle == WHARF_HANDLE_IPC &&
         wharf_node_gpus(node) > 1)
-        T_EQ_INT(WHARF_EUNSUPPORTED, st);
+        T_EQ_INT(WHARF_EUNSUPPORTED, status);
     else
-        T_EQ_INT(WHARF_OK, st);
+        T_EQ_INT(WHARF_OK, status);
     for (int a = 0; a < t_ranks; a++) {
         size_t a_size;
         uintptr_t at = (uintptr_t)t_segment(buffer, a, &a_size);
 
-        if (st == WHARF_OK) {
+        if (status == WHARF_OK) {
             T_CHECK(at >= (uintptr_t)base);
             T_CHECK(at + a_size <= (uintptr_t)base + whole);
         }

@@ -170,17 +170,17 @@ static void no_ipc_event(void)
     wharf_node *node = open_with(WHARF_SWITCH_OFF, WHARF_BACKEND_CUDA);
     wharf_buffer *buffer = t_attach(node, 9999, 0);
     wharf_event *event = NULL;
-    wharf_status st = wharf_event_create(node, 0, &event);
+    wharf_status status = wharf_event_create(node, 0, &event);
 
     t_share(node, buffer, 6);
-    T_SAME(st);
-    if (st == WHARF_OK) {
+    T_SAME(status);
+    if (status == WHARF_OK) {
         if (t_me == 0)
             T_REFUSES(WHARF_EUNSUPPORTED, "event",
                       wharf_event_record(event, NULL, NULL));
         T_OK(wharf_event_destroy(&event));
     } else {
-        T_FAILS(MPI_COMM_WORLD, WHARF_EUNSUPPORTED, -1, "event", st);
+        T_FAILS(MPI_COMM_WORLD, WHARF_EUNSUPPORTED, -1, "event", status);
     }
     t_detach(buffer);
     t_close(node);
@@ -213,17 +213,17 @@ static void old_driver(void)
 static void exclusive(void)
 {
     wharf_node *node = NULL;
-    wharf_status st = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
+    wharf_status status = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
     int devices = (int)t_argument("devices", 2);
 
-    T_SAME(st);
+    T_SAME(status);
     if (t_ranks <= devices) {
-        T_OK(st);
+        T_OK(status);
         T_EQ_INT(t_ranks, wharf_node_gpus(node));
         works_with(node, WHARF_HANDLE_VMM, NULL);
         t_close(node);
     } else {
-        T_FAILS(MPI_COMM_WORLD, WHARF_ENODEV, -1, NULL, st);
+        T_FAILS(MPI_COMM_WORLD, WHARF_ENODEV, -1, NULL, status);
         T_CHECK(node == NULL);
     }
     t_live_check(NULL);
@@ -233,16 +233,16 @@ static void exclusive(void)
 static void denied(void)
 {
     wharf_node *node = NULL;
-    wharf_status st = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
+    wharf_status status = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
 
-    T_SAME(st);
-    if (st == WHARF_OK) {
+    T_SAME(status);
+    if (status == WHARF_OK) {
         works_with(node, WHARF_HANDLE_VMM, NULL);
         t_close(node);
     } else {
         wharf_error error;
 
-        T_FAILS(MPI_COMM_WORLD, st, -1, NULL, st);
+        T_FAILS(MPI_COMM_WORLD, status, -1, NULL, status);
         wharf_last_error(&error);
         T_CHECK(error.rank >= 0);
     }
@@ -256,17 +256,17 @@ static void no_map_host(void)
     wharf_node *node = open_with(WHARF_SWITCH_OFF, WHARF_BACKEND_CUDA);
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
     wharf_buffer *buffer = NULL;
-    wharf_status st;
+    wharf_status status;
 
     works_with(node, WHARF_HANDLE_VMM, NULL);
     options.space = WHARF_SPACE_HOST;
-    st = wharf_buffer_attach(node, 5000, &options, &buffer);
-    if (st == WHARF_OK) {
+    status = wharf_buffer_attach(node, 5000, &options, &buffer);
+    if (status == WHARF_OK) {
         t_share(node, buffer, 7);
         T_CONTAINS("map", t_info(buffer, 0).reason);
         t_detach(buffer);
     } else {
-        T_FAILS(MPI_COMM_WORLD, WHARF_EUNSUPPORTED, -1, "map", st);
+        T_FAILS(MPI_COMM_WORLD, WHARF_EUNSUPPORTED, -1, "map", status);
     }
     t_close(node);
     t_live_check(NULL);

@@ -39,20 +39,20 @@ static void fill_device_memory(void)
     wharf_node *node = t_open();
     wharf_device device = WHARF_DEVICE_INIT;
     wharf_buffer *buffers[MOST] = {NULL};
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     size_t each;
     int count = 0;
 
     T_OK(wharf_node_device(node, t_me, &device));
     each = (device.memory_bytes / MOST * 2) & ~(size_t)4095;
     while (count < MOST) {
-        st = wharf_buffer_attach(node, each, NULL, &buffers[count]);
-        if (st != WHARF_OK)
+        status = wharf_buffer_attach(node, each, NULL, &buffers[count]);
+        if (status != WHARF_OK)
             break;
         count++;
     }
     T_CHECK(count < MOST);
-    T_FAILS(MPI_COMM_WORLD, WHARF_EDEVMEM, -1, NULL, st);
+    T_FAILS(MPI_COMM_WORLD, WHARF_EDEVMEM, -1, NULL, status);
     T_CHECK(buffers[count] == NULL);
     T_SAME(count);
     while (count > 0)
@@ -174,14 +174,14 @@ static void no_descriptor_at_open(void)
     wharf_node *node = NULL;
     bool odd = t_me == t_ranks - 1;
     hoard all;
-    wharf_status st;
+    wharf_status status;
 
     if (odd)
         hoard_take(&all);
-    st = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
+    status = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
     if (odd)
         hoard_give(&all);
-    T_FAILS(MPI_COMM_WORLD, WHARF_EOS, t_ranks - 1, "boot id", st);
+    T_FAILS(MPI_COMM_WORLD, WHARF_EOS, t_ranks - 1, "boot id", status);
     T_CHECK(node == NULL);
     node = t_open();
     T_EQ_INT(t_ranks, wharf_node_size(node));
@@ -197,17 +197,18 @@ static void no_descriptor(void)
     wharf_stats stats = t_stats();
     bool odd = t_me == t_ranks - 1;
     hoard all;
-    wharf_status st;
+    wharf_status status;
 
     if (odd)
         hoard_take(&all);
-    st = wharf_buffer_attach(node, 1 << 21, NULL, &buffer);
+    status = wharf_buffer_attach(node, 1 << 21, NULL, &buffer);
     if (odd)
         hoard_give(&all);
     /* Whoever meets the limit first says it: Wharf, or the driver. */
     T_FAILS(MPI_COMM_WORLD,
-            t_mode_get() != T_HOST && st == WHARF_EDRIVER ? st : WHARF_EOS,
-            t_ranks - 1, NULL, st);
+            t_mode_get() != T_HOST && status == WHARF_EDRIVER ? status
+                                                              : WHARF_EOS,
+            t_ranks - 1, NULL, status);
     T_CHECK(buffer == NULL);
     t_live_check(&stats);
     buffer = t_attach(node, 1 << 21, 0);
@@ -225,19 +226,19 @@ static void most_buffers(void)
     wharf_buffer **buffers = calloc(WHARF_MAX_BUFFERS + 1, sizeof *buffers);
     long most = WHARF_MAX_BUFFERS;
     long events = WHARF_MAX_EVENTS / t_ranks;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     long count = 0;
 
     T_CHECK(buffers != NULL);
     if (events < most)
         most = events;
-    while (st == WHARF_OK && count <= most) {
-        st = wharf_buffer_attach(node, 0, NULL, &buffers[count]);
-        if (st == WHARF_OK)
+    while (status == WHARF_OK && count <= most) {
+        status = wharf_buffer_attach(node, 0, NULL, &buffers[count]);
+        if (status == WHARF_OK)
             count++;
     }
     T_EQ_INT(most, count);
-    T_FAILS(MPI_COMM_WORLD, WHARF_ELIMIT, -1, NULL, st);
+    T_FAILS(MPI_COMM_WORLD, WHARF_ELIMIT, -1, NULL, status);
     T_CHECK(buffers[count] == NULL);
     t_detach(buffers[--count]);
     buffers[count++] = t_attach(node, 0, 0);

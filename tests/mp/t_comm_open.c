@@ -185,16 +185,16 @@ static void shattered(void)
 static void shattering_is_said(void)
 {
     wharf_node *node = NULL;
-    wharf_status st;
+    wharf_status status;
     t_stderr caught;
     char text[512];
 
     wi_split_test_shatter = 1;
     t_stderr_catch(&caught);
-    st = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
+    status = wharf_node_open(MPI_COMM_WORLD, NULL, &node);
     t_stderr_release(&caught);
     wi_split_test_shatter = 0;
-    T_OK(st);
+    T_OK(status);
     t_stderr_next(&caught, text, sizeof text);
     if (me == 0)
         T_CONTAINS("regrouped", text);

@@ -203,26 +203,26 @@ static void kill_from_child(long delay_us)
 static void killed_at_any_point(void)
 {
     wharf_buffer *buffer = NULL;
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     int calls = 0;
 
     t_barrier();
     if (t_me == victim)
         kill_from_child(t_argument("delay_us", 20000));
-    while (st == WHARF_OK) {
-        st = wharf_buffer_attach(node, 20000 + (size_t)(calls % 7) * 5000, NULL,
-                                 &buffer);
-        if (st != WHARF_OK)
+    while (status == WHARF_OK) {
+        status = wharf_buffer_attach(node, 20000 + (size_t)(calls % 7) * 5000,
+                                     NULL, &buffer);
+        if (status != WHARF_OK)
             break;
         calls++;
         t_fill_mine(node, buffer, (uint64_t)calls);
-        st = wharf_buffer_detach(&buffer);
+        status = wharf_buffer_detach(&buffer);
         T_CHECK(buffer == NULL);
-        if (st == WHARF_OK)
+        if (status == WHARF_OK)
             calls++;
     }
     atomic_store(&shared->call[t_me], calls);
-    told(st, WHARF_EPEER, LATE_MS);
+    told(status, WHARF_EPEER, LATE_MS);
     close_after_death(false);
     finish();
 }
@@ -232,14 +232,14 @@ static void killed_before_open(void)
 {
     wharf_node_options options = WHARF_NODE_OPTIONS_INIT;
     wharf_node *late = NULL;
-    wharf_status st;
+    wharf_status status;
 
     if (t_me == victim)
         vanish(SIGKILL);
     options.timeout_ms = 1000; /* all of it passes */
-    st = wharf_node_open(MPI_COMM_WORLD, &options, &late);
+    status = wharf_node_open(MPI_COMM_WORLD, &options, &late);
     /* Without a node the dead cannot be told from the silent. */
-    T_CHECK(st == WHARF_EPEER || st == WHARF_ETIMEDOUT);
+    T_CHECK(status == WHARF_EPEER || status == WHARF_ETIMEDOUT);
     T_CHECK(late == NULL);
     close_after_death(true);
     finish();
@@ -347,7 +347,7 @@ static void stopped_before_record(void)
 static void stopped_before_barrier(void)
 {
     wharf_barrier *barrier = NULL;
-    wharf_status st;
+    wharf_status status;
 
     T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
     t_barrier();
@@ -355,11 +355,11 @@ static void stopped_before_barrier(void)
         vanish(SIGSTOP);
         T_OK(wharf_barrier_enter(barrier, NULL));
     } else {
-        st = wharf_barrier_enter(barrier, NULL);
+        status = wharf_barrier_enter(barrier, NULL);
         if (t_mode_get() == T_HOST)
-            told(st, WHARF_ETIMEDOUT, TIMEOUT_MS + LATE_MS);
+            told(status, WHARF_ETIMEDOUT, TIMEOUT_MS + LATE_MS);
         else
-            T_OK(st);
+            T_OK(status);
         wake_victim();
         /* The same use, entered again, is over when the late one comes. */
         if (t_mode_get() == T_HOST)
@@ -376,7 +376,7 @@ static void stopped_before_barrier(void)
 static void stopped_for_good(void)
 {
     wharf_buffer *buffer = t_attach(node, 30000, 0);
-    wharf_status st;
+    wharf_status status;
     wharf_stats stats;
 
     t_share(node, buffer, 6);
@@ -385,8 +385,8 @@ static void stopped_for_good(void)
         for (;;)
             pause();
     }
-    st = wharf_node_close(&node);
-    told(st, WHARF_ETIMEDOUT, 2 * TIMEOUT_MS + LATE_MS);
+    status = wharf_node_close(&node);
+    told(status, WHARF_ETIMEDOUT, 2 * TIMEOUT_MS + LATE_MS);
     T_CHECK(node == NULL);
     stats = t_stats();
     T_EQ_INT(0, stats.live_nodes);

@@ -47,12 +47,12 @@ static void vanish(void)
         pause();
 }
 
-static void told(wharf_status st)
+static void told(wharf_status status)
 {
     long long late = t_now_ms() - atomic_load(&note_of(victim)->died_ms);
     wharf_error error;
 
-    T_STATUS(WHARF_EPEER, st);
+    T_STATUS(WHARF_EPEER, status);
     wharf_last_error(&error);
     T_EQ_INT(victim, error.rank);
     printf("rank %d was told after %lld ms by %s: %s\n", t_me, late, error.call,

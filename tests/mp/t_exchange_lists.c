@@ -329,7 +329,7 @@ static void half_a_node(void)
     wharf_node *node;
     wharf_buffer *buffer;
     MPI_Comm half, comm;
-    wharf_status st;
+    wharf_status status;
 
     if (t_ranks != 4)
         return;
@@ -340,8 +340,9 @@ static void half_a_node(void)
     box = (wharf_exchange_box){buffer, 0, {8, 1, 1}, {0, 0}};
     transfer.receive = &box; /* from itself, which sends nothing */
     for (int i = 0; i < 2; i++) {
-        st = wharf_exchange_create(node, comm, t_me == 3, &transfer, NULL, &x);
-        T_STATUS(t_me == 0 ? WHARF_OK : WHARF_EMISMATCH, st);
+        status =
+            wharf_exchange_create(node, comm, t_me == 3, &transfer, NULL, &x);
+        T_STATUS(t_me == 0 ? WHARF_OK : WHARF_EMISMATCH, status);
         T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
         T_OK(wharf_barrier_destroy(&barrier));
         if (t_me == 0) {

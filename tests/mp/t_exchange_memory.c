@@ -33,27 +33,27 @@ static bool fail_once(MPI_Comm comm, long nth)
     wharf_exchange *exchange = NULL;
     long long start;
     int fired = 0;
-    wharf_status st;
+    wharf_status status;
 
     t_barrier();
     start = t_now_ms();
     if (t_me == 1)
         wi_fault_arm(WI_FAULT_MEM, nth, 0);
-    st = create(comm, &exchange);
+    status = create(comm, &exchange);
     if (t_me == 1)
         fired = wi_fault_disarm(NULL);
     if (t_now_ms() - start > SOON_MS)
         T_FAIL("allocation %ld failed and was waited for %lld ms: %s", nth,
-               t_now_ms() - start, wharf_status_name(st));
+               t_now_ms() - start, wharf_status_name(status));
     MPI_Bcast(&fired, 1, MPI_INT, 1, MPI_COMM_WORLD);
-    T_SAME(st);
+    T_SAME(status);
     if (!fired)
-        T_OK(st);
-    T_CHECK((st == WHARF_OK) == (exchange != NULL));
-    if (st == WHARF_OK)
+        T_OK(status);
+    T_CHECK((status == WHARF_OK) == (exchange != NULL));
+    if (status == WHARF_OK)
         T_OK(wharf_exchange_destroy(&exchange));
     else
-        T_FAILS(MPI_COMM_WORLD, WHARF_ENOMEM, -1, NULL, st);
+        T_FAILS(MPI_COMM_WORLD, WHARF_ENOMEM, -1, NULL, status);
     return fired != 0;
 }
 

@@ -53,24 +53,24 @@ static bool once(wharf_buffer *buffer, size_t k, long nth, bool late)
     t_holdings holdings = t_holdings_get();
     wharf_joined *joined = NULL;
     const char *where = "?";
-    wharf_status st;
+    wharf_status status;
 
     options.timeout_ms = 3000;
     if (!late)
         wi_fault_arm(kinds[k].kind, nth, kinds[k].code);
-    st = wharf_buffer_publish(buffer, name_here(), NULL);
+    status = wharf_buffer_publish(buffer, name_here(), NULL);
     if (late) {
-        T_OK(st);
+        T_OK(status);
         wi_fault_arm(kinds[k].kind, nth, kinds[k].code);
-        st = wharf_join(name_here(), &options, &joined);
-        T_CHECK((st == WHARF_OK) == (joined != NULL));
+        status = wharf_join(name_here(), &options, &joined);
+        T_CHECK((status == WHARF_OK) == (joined != NULL));
     }
     bool fired = wi_fault_disarm(&where);
     if (!fired)
-        T_OK(st);
+        T_OK(status);
     if (joined != NULL)
         T_OK(wharf_leave(&joined));
-    if (late || st == WHARF_OK)
+    if (late || status == WHARF_OK)
         T_OK(wharf_buffer_unpublish(buffer));
     same_as(&before, &holdings, where != NULL ? where : "?", nth);
     return fired;

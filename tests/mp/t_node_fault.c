@@ -23,9 +23,9 @@ static void ruin(void)
 /* Nothing but close is left, and it leaves nothing. */
 static void close_and_check(void)
 {
-    wharf_status st = wharf_node_close(&node);
+    wharf_status status = wharf_node_close(&node);
 
-    T_CHECK(st == WHARF_OK || st == WHARF_EFAULT);
+    T_CHECK(status == WHARF_OK || status == WHARF_EFAULT);
     T_CHECK(node == NULL);
     t_live_check(NULL);
 }

@@ -200,14 +200,14 @@ static void not_capturable(void)
     wharf_notify *notify = NULL;
     wharf_stream stream = t_stream_create(node);
     wharf_error error;
-    wharf_status st;
+    wharf_status status;
 
     options.mechanism = WHARF_MECHANISM_MEM_OPS;
     if (wharf_notify_create(node, 0, &options, &notify) == WHARF_OK) {
         t_graph_begin(stream);
-        st = t_me == 0 ? wharf_notify_wait(notify, 1, stream, 0)
-                       : wharf_notify_record(notify, stream);
-        T_STATUS(WHARF_EUNSUPPORTED, st);
+        status = t_me == 0 ? wharf_notify_wait(notify, 1, stream, 0)
+                           : wharf_notify_record(notify, stream);
+        T_STATUS(WHARF_EUNSUPPORTED, status);
         wharf_last_error(&error);
         T_CONTAINS("options.capturable", error.remedy);
         t_graph_destroy(t_graph_end(stream));

@@ -108,10 +108,11 @@ static wharf_status consume(void)
 {
     const void *slot = NULL;
     wharf_ring_slot what = {999, 999};
-    wharf_status st = wharf_ring_consume_begin(s.ring, s.stream, &slot, &what);
+    wharf_status status =
+        wharf_ring_consume_begin(s.ring, s.stream, &slot, &what);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     T_CHECK(s.saw < s.rounds);
     T_EQ_INT((long long)bytes_of(what.index), (long long)what.bytes);
     s.index[s.saw] = what.index;
@@ -123,11 +124,11 @@ static wharf_status consume(void)
 
 static void consume_all(void)
 {
-    wharf_status st;
+    wharf_status status;
 
-    while ((st = consume()) == WHARF_OK)
+    while ((status = consume()) == WHARF_OK)
         ;
-    T_STATUS(WHARF_ECLOSED, st);
+    T_STATUS(WHARF_ECLOSED, status);
     T_STATUS(WHARF_ECLOSED, consume());
 }
 
@@ -213,7 +214,7 @@ static void long_run(void)
 static void cpu_run(wharf_ring_mode mode)
 {
     wharf_ring_options options = options_of(3, mode, WHARF_SPACE_HOST);
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
     int all = 0;
 
     ring_open(&options);
@@ -226,12 +227,12 @@ static void cpu_run(wharf_ring_mode mode)
     }
     if (t_me == s.producer)
         T_OK(wharf_ring_close(s.ring));
-    while (t_me != s.producer && st == WHARF_OK) {
+    while (t_me != s.producer && status == WHARF_OK) {
         const void *slot;
         wharf_ring_slot what;
 
-        st = wharf_ring_consume_begin(s.ring, WHARF_RING_CPU, &slot, &what);
-        if (st != WHARF_OK)
+        status = wharf_ring_consume_begin(s.ring, WHARF_RING_CPU, &slot, &what);
+        if (status != WHARF_OK)
             break;
         T_EQ_INT(BYTES, (long long)what.bytes);
         T_EQ_INT(-1, t_dev_check_pattern(NULL, slot, BYTES, what.index));
@@ -239,7 +240,7 @@ static void cpu_run(wharf_ring_mode mode)
         s.saw++;
     }
     if (t_me != s.producer)
-        T_STATUS(WHARF_ECLOSED, st);
+        T_STATUS(WHARF_ECLOSED, status);
     MPI_Allreduce(&s.saw, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     T_EQ_INT(mode == WHARF_RING_ALL ? s.rounds * (t_ranks - 1) : s.rounds, all);
     ring_close();

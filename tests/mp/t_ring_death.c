@@ -105,10 +105,10 @@ static wharf_status consume(void)
 {
     wharf_ring_slot what;
     const void *slot;
-    wharf_status st = wharf_ring_consume_begin(ring, stream, &slot, &what);
+    wharf_status status = wharf_ring_consume_begin(ring, stream, &slot, &what);
 
-    if (st != WHARF_OK)
-        return st;
+    if (status != WHARF_OK)
+        return status;
     T_CHECK(saw < ROUNDS);
     seen[saw] = what.index;
     t_stream_copy(node, stream, piece(saw), slot, BYTES);
@@ -162,7 +162,7 @@ static void finish(void)
 /* What the survivors do while and after a consumer dies. */
 static void go_on(void)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     if (t_me == 0) {
         for (int i = 0; i < ROUNDS; i++)
@@ -173,9 +173,9 @@ static void go_on(void)
         if (atomic_load(&shared->died_ms))
             in_time();
     } else {
-        while (st == WHARF_OK)
-            st = consume();
-        T_STATUS(WHARF_ECLOSED, st);
+        while (status == WHARF_OK)
+            status = consume();
+        T_STATUS(WHARF_ECLOSED, status);
         check_seen();
         if (mode == WHARF_RING_ALL)
             T_EQ_INT(ROUNDS, saw);
@@ -244,11 +244,11 @@ static void consumer_behind_stream(void)
         T_OK(wharf_ring_close(ring));
         T_OK(wharf_ring_drain(ring, 0));
     } else {
-        wharf_status st = WHARF_OK;
+        wharf_status status = WHARF_OK;
 
-        while (st == WHARF_OK)
-            st = consume();
-        T_STATUS(WHARF_ECLOSED, st);
+        while (status == WHARF_OK)
+            status = consume();
+        T_STATUS(WHARF_ECLOSED, status);
         check_seen();
     }
     finish();
@@ -269,11 +269,11 @@ static void consumer_any_time(void)
     finish();
 }
 
-static void told_of_producer(wharf_status st)
+static void told_of_producer(wharf_status status)
 {
     wharf_error error;
 
-    T_STATUS(WHARF_EPEER, st);
+    T_STATUS(WHARF_EPEER, status);
     wharf_last_error(&error);
     T_EQ_INT(WHARF_EPEER, error.status);
     T_EQ_INT(0, error.rank);
@@ -282,7 +282,7 @@ static void told_of_producer(wharf_status st)
 /* Dies while consumers hold for the next slot. */
 static void producer_idle(void)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
     open_all(3);
     if (t_me == 0) {
@@ -292,11 +292,11 @@ static void producer_idle(void)
         t_pause_us(50000);
         vanish();
     }
-    while (st == WHARF_OK)
-        st = consume();
+    while (status == WHARF_OK)
+        status = consume();
     wait_for_death();
     in_time();
-    told_of_producer(st);
+    told_of_producer(status);
     check_seen();
     if (t_mode_get() == T_HOST && mode == WHARF_RING_ALL)
         T_EQ_INT(2, saw);

@@ -65,11 +65,12 @@ static void produce(void)
 static wharf_status consume(void)
 {
     const void *slot;
-    wharf_status st = wharf_ring_consume_begin(s.ring, s.stream, &slot, NULL);
+    wharf_status status =
+        wharf_ring_consume_begin(s.ring, s.stream, &slot, NULL);
 
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         T_OK(wharf_ring_consume_end(s.ring, s.stream));
-    return st;
+    return status;
 }
 
 /* ---- Deadlines ----------------------------------------------------------- */
@@ -309,14 +310,14 @@ static void too_large(void)
 {
     wharf_ring_options options = WHARF_RING_OPTIONS_INIT;
     wharf_ring *ring = NULL;
-    wharf_status st;
+    wharf_status status;
 
     scene_open();
     options.slots = 4;
     options.slot_bytes = (size_t)1 << 40;
-    st = wharf_ring_create(s.node, &options, &ring);
-    T_CHECK(st == WHARF_ENOMEM || st == WHARF_EDEVMEM);
-    T_SAME(st);
+    status = wharf_ring_create(s.node, &options, &ring);
+    T_CHECK(status == WHARF_ENOMEM || status == WHARF_EDEVMEM);
+    T_SAME(status);
     T_CHECK(ring == NULL);
     options.slot_bytes = 64;
     T_OK(wharf_ring_create(s.node, &options, &ring));

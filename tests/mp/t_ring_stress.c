@@ -80,13 +80,13 @@ static wharf_status consume(bool broke)
     wharf_stream who = actor();
     wharf_ring_slot what;
     const void *slot;
-    wharf_status st;
+    wharf_status status;
 
     if (who == WHARF_RING_CPU)
         t_stream_sync(s.node, s.stream);
-    st = wharf_ring_consume_begin(s.ring, who, &slot, &what);
-    if (st != WHARF_OK)
-        return st;
+    status = wharf_ring_consume_begin(s.ring, who, &slot, &what);
+    if (status != WHARF_OK)
+        return status;
     T_CHECK(s.saw < s.rounds);
     T_EQ_INT((long long)(what.index % BYTES), (long long)what.bytes);
     s.index[s.saw] = what.index;
@@ -104,9 +104,9 @@ static wharf_status consume(bool broke)
  * which are shared out are taken. */
 static void consume_all(void)
 {
-    wharf_status st = WHARF_OK;
+    wharf_status status = WHARF_OK;
 
-    while (st == WHARF_OK) {
+    while (status == WHARF_OK) {
         bool broke = t_me != 1 && chance(9) == 0;
 
         if (broke) {
@@ -114,10 +114,10 @@ static void consume_all(void)
             dawdle();
             T_OK(wharf_ring_join(s.ring));
         }
-        st = consume(broke);
+        status = consume(broke);
         dawdle();
     }
-    T_STATUS(WHARF_ECLOSED, st);
+    T_STATUS(WHARF_ECLOSED, status);
 }
 
 static void check_seen(wharf_ring_mode mode)

@@ -56,13 +56,13 @@ static wharf_status begin(const wi_bundle *bundle, const wi_visit_wish *wish,
                           wharf_node **guest)
 {
     int fds[2];
-    wharf_status st;
+    wharf_status status;
 
     pair(fds);
     T_OK(wi_bundle_send(bundle, fds[0], wi_deadline_in_ms(5000)));
-    st = wi_visit_begin(fds[1], wish, wi_deadline_in_ms(5000), guest);
+    status = wi_visit_begin(fds[1], wish, wi_deadline_in_ms(5000), guest);
     pair_close(fds);
-    return st;
+    return status;
 }
 
 /* What wi_offer_send sends of all three buffers. */
@@ -213,14 +213,14 @@ static void try_spoilt(const wi_bundle *good, uint64_t *state)
         bad.length -= random_next(state) % (bad.length / 8 - 40) * 8;
     if (random_next(state) % 8 == 0)
         bad.count = (int)(random_next(state) % (uint64_t)(good->count + 1));
-    wharf_status st = begin(&bad, &wish, &guest);
+    wharf_status status = begin(&bad, &wish, &guest);
 
-    if (st == WHARF_OK) {
+    if (status == WHARF_OK) {
         wi_visit_end(&guest);
     } else {
         T_CHECK(guest == NULL);
         wharf_last_error(&error);
-        T_EQ_INT(st, error.status);
+        T_EQ_INT(status, error.status);
         T_CHECK(error.cause[0] != '\0');
     }
     free(bad.bytes);

@@ -243,23 +243,23 @@ void t_worker_main(int argc, char **argv)
     bool stays = false;
     t_task task;
     size_t size;
-    wharf_status st;
+    wharf_status status;
 
     if (argc < 2 || strcmp(argv[1], "worker") != 0)
         return;
     count_descriptors();
     t_arguments(argc, argv);
-    st = wharf_worker_join(NULL, &me);
-    if (st == WHARF_ECLOSED)
+    status = wharf_worker_join(NULL, &me);
+    if (status == WHARF_ECLOSED)
         exit(0); /* stopped before it had begun */
-    T_OK(st);
+    T_OK(status);
     T_OK(wharf_worker_node(me, &node));
-    while ((st = wharf_worker_receive(me, &task, sizeof task, &size, 0)) ==
+    while ((status = wharf_worker_receive(me, &task, sizeof task, &size, 0)) ==
            WHARF_OK) {
         T_EQ_INT((intmax_t)sizeof task, (intmax_t)size);
         obey(&task, &stays);
     }
-    T_STATUS(WHARF_ECLOSED, st);
+    T_STATUS(WHARF_ECLOSED, status);
     if (stays)
         hang();
     T_OK(wharf_worker_leave(&me));

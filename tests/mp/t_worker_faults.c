@@ -28,14 +28,14 @@ static void worker_main(int argc, char **argv)
     t_arguments(argc, argv);
     wi_fault_arm((wi_fault_kind)atoi(argv[2]), atol(argv[3]),
                  codes[atoi(argv[2])]);
-    wharf_status st = wharf_worker_join(NULL, &worker);
+    wharf_status status = wharf_worker_join(NULL, &worker);
 
     fired = wi_fault_disarm(NULL);
-    if (st == WHARF_OK)
+    if (status == WHARF_OK)
         T_OK(wharf_worker_leave(&worker));
     T_CHECK(worker == NULL);
     t_live_check(NULL);
-    if (st != WHARF_OK)
+    if (status != WHARF_OK)
         exit(fired ? REFUSED : REFUSED_UNASKED);
     exit(fired ? OVERCOME : FREE_OF_FAULTS);
 }
@@ -77,11 +77,12 @@ static void starts(void)
 
             options.restarts = 0;
             wi_fault_arm((wi_fault_kind)kind, n, codes[kind]);
-            wharf_status st = wharf_worker_start(node, argv, &options, &worker);
+            wharf_status status =
+                wharf_worker_start(node, argv, &options, &worker);
 
             fired = wi_fault_disarm(NULL);
-            T_CHECK((st == WHARF_OK) == (worker != NULL));
-            T_CHECK(fired || st == WHARF_OK);
+            T_CHECK((status == WHARF_OK) == (worker != NULL));
+            T_CHECK(fired || status == WHARF_OK);
             if (worker != NULL)
                 T_OK(wharf_worker_stop(&worker, NULL));
             t_live_check(&before);

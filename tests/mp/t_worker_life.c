@@ -57,12 +57,12 @@ static void gives_up(wharf_node *node, const char *const *argv, int join_ms,
     T_STATUS(WHARF_EWORKER,
              wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0));
     for (;;) {
-        wharf_status st =
+        wharf_status status =
             wharf_worker_receive(worker, &lost, sizeof lost, NULL, 0);
 
-        if (st == WHARF_ELIMIT)
+        if (status == WHARF_ELIMIT)
             break;
-        T_STATUS(WHARF_EWORKER, st);
+        T_STATUS(WHARF_EWORKER, status);
     }
     T_REFUSES(WHARF_ELIMIT, part,
               wharf_worker_send(worker, &lost, sizeof lost, 0));

@@ -69,19 +69,19 @@ static int ruined(void)
         T_CHECK(t_driver_ruin(node) != 0);
         workers_go_on();
         /* A new offer of GPU memory it can no longer make. */
-        wharf_status st = wharf_worker_start(node, argv, &options, &other);
+        wharf_status status = wharf_worker_start(node, argv, &options, &other);
 
-        T_CHECK(st == WHARF_EFAULT || st == WHARF_OK);
-        if (st == WHARF_OK)
+        T_CHECK(status == WHARF_EFAULT || status == WHARF_OK);
+        if (status == WHARF_OK)
             t_worker_stop(other);
     }
     t_barrier();
     T_FAILS(MPI_COMM_WORLD, WHARF_EFAULT, who, NULL,
             wharf_buffer_attach(node, 1000, NULL, &none));
     t_worker_stop(worker);
-    wharf_status st = wharf_node_close(&node);
+    wharf_status status = wharf_node_close(&node);
 
-    T_CHECK(st == WHARF_OK || st == WHARF_EFAULT);
+    T_CHECK(status == WHARF_OK || status == WHARF_EFAULT);
     t_live_check(NULL);
     MPI_Finalize();
     return 0;

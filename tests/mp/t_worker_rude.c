@@ -441,11 +441,11 @@ static void few_descriptors(void)
     while ((held[count] = dup(STDIN_FILENO)) >= 0)
         count++;
     for (int room = 0; room < 16; room++) {
-        wharf_status st = wharf_worker_start(node, argv, NULL, &worker);
+        wharf_status status = wharf_worker_start(node, argv, NULL, &worker);
 
-        if (st == WHARF_OK)
+        if (status == WHARF_OK)
             break;
-        T_STATUS(WHARF_EOS, st);
+        T_STATUS(WHARF_EOS, status);
         wharf_last_error(&error);
         T_CONTAINS("ulimit -n", error.remedy);
         close(held[--count]);

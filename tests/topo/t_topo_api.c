@@ -201,15 +201,15 @@ static void memory(void)
         wharf_topo *topo = NULL;
         wharf_plan *plan = NULL;
         wharf_plan_options options = WHARF_PLAN_OPTIONS_INIT;
-        wharf_status st;
+        wharf_status status;
         bool fired;
         options.device_map = nth % 2 ? "0,1,2,3,4,5,6,7,0" : NULL;
         wi_fault_arm(WI_FAULT_MEM, nth / 2 + 1, 0);
-        st = wharf_topo_load(path, &topo);
-        if (st == WHARF_OK)
-            st = wharf_plan_make(topo, 9, NULL, &options, &plan);
+        status = wharf_topo_load(path, &topo);
+        if (status == WHARF_OK)
+            status = wharf_plan_make(topo, 9, NULL, &options, &plan);
         fired = wi_fault_disarm(NULL);
-        T_STATUS(fired ? WHARF_ENOMEM : WHARF_OK, st);
+        T_STATUS(fired ? WHARF_ENOMEM : WHARF_OK, status);
         T_EQ_INT(fired, plan == NULL);
         wharf_plan_free(&plan);
         wharf_topo_free(&topo);

@@ -94,18 +94,18 @@ static void answer_write(const wharf_topo *topo, const char *line, FILE *out)
     wharf_plan *plan = NULL;
     question q;
     int ranks = 0;
-    wharf_status st;
+    wharf_status status;
 
     question_read(line, &q);
     T_OK(wharf_binding_parse(q.bindings, bindings, WHARF_MAX_RANKS, &ranks));
     fprintf(out, "%s\n", line);
-    st = wharf_plan_make(topo, ranks, bindings, &q.options, &plan);
-    if (st == WHARF_OK) {
+    status = wharf_plan_make(topo, ranks, bindings, &q.options, &plan);
+    if (status == WHARF_OK) {
         T_OK(wharf_plan_print(plan, out, WHARF_FORMAT_TEXT));
     } else {
         wharf_error error;
         wharf_last_error(&error);
-        fprintf(out, "%s: %s\n", wharf_status_name(st), error.cause);
+        fprintf(out, "%s: %s\n", wharf_status_name(status), error.cause);
     }
     wharf_plan_free(&plan);
 }

@@ -156,9 +156,9 @@ static void ragged(wi_comm *comm, t_ranks *ranks)
 
 /* After very many missed rounds nothing succeeds any more, on any rank: the
  * status says that the node is what is dead. */
-static void check_lost(wharf_status st)
+static void check_lost(wharf_status status)
 {
-    T_EQ_INT(WHARF_EPEER, st);
+    T_EQ_INT(WHARF_EPEER, status);
     T_EQ_INT(1, wi_error_record()->rank);
     T_CONTAINS("lost", wi_error_record()->cause);
 }
@@ -170,12 +170,12 @@ static void lost(wi_comm *comm, t_ranks *ranks)
     if (comm->rank == 1)
         word_await(&ranks->word, RANKS - 1);
     for (; !comm->broken; k++) {
-        wharf_status st = wi_comm_agree(comm, WHARF_OK, giving_up(comm, 1));
+        wharf_status status = wi_comm_agree(comm, WHARF_OK, giving_up(comm, 1));
 
         if (comm->broken)
-            check_lost(st);
+            check_lost(status);
         else
-            check_late(st, 1);
+            check_late(status, 1);
     }
     T_EQ_INT(WI_DECISIONS - 2, k);
     if (comm->rank != 1)

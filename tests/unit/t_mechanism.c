@@ -22,11 +22,11 @@ static void check_one(const wi_signal_facts *f, wharf_mechanism wanted,
                       bool capturable)
 {
     wi_signal_way way = {.mechanism = WHARF_MECHANISM_AUTO};
-    wharf_status st = wi_signal_choose(f, wanted, capturable, &way);
+    wharf_status status = wi_signal_choose(f, wanted, capturable, &way);
     bool mem_ops = f->mem_ops_from && f->mem_ops_to;
 
-    if (st != WHARF_OK) {
-        T_EQ_INT(WHARF_EUNSUPPORTED, st);
+    if (status != WHARF_OK) {
+        T_EQ_INT(WHARF_EUNSUPPORTED, status);
         T_CHECK(wanted != WHARF_MECHANISM_AUTO || capturable);
         T_EQ_INT(WHARF_MECHANISM_AUTO, way.mechanism);
         T_CHECK(wi_error_record()->cause[0] != '\0');
