@@ -52,7 +52,7 @@ static void find_share(const wharf_node *node, const wi_census *c, int *part,
 static void bind_here(wharf_node *node, const wi_census *c, bind_result *result)
 {
     const wi_gpu *gpu = &node->gpu[node->gpu_of_rank[node->rank]];
-    wharf_error before = *wi_error_record();
+    wharf_error kept = *wi_error_record();
     int part, parts;
 
     result->tried = 1;
@@ -62,7 +62,7 @@ static void bind_here(wharf_node *node, const wi_census *c, bind_result *result)
     if (result->status != WHARF_OK)
         snprintf(result->reason, sizeof result->reason, "%.95s",
                  wi_error_record()->cause);
-    *wi_error_record() = before;
+    *wi_error_record() = kept;
 }
 
 /* One warning for all ranks that could not be bound, with the first's reason.

@@ -479,10 +479,10 @@ static const wi_memory_ops *memory_find(wi_device *device,
 static const wi_memory_ops *cuda_memory(wi_device *device,
                                         wharf_handle_kind kind, char reason[96])
 {
-    wharf_error before = *wi_error_record();
+    wharf_error kept = *wi_error_record();
     const wi_memory_ops *found = memory_find(device, kind, reason);
 
-    *wi_error_record() = before;
+    *wi_error_record() = kept;
     return found;
 }
 

@@ -225,10 +225,10 @@ static wharf_status locked_protect(wi_device *device, wi_block *base,
     }
     status = relock(device, base, access);
     if (status != WHARF_OK) {
-        wharf_error first = *wi_error_record();
+        wharf_error cause = *wi_error_record();
 
         wharf_ignore(relock(device, base, before));
-        *wi_error_record() = first;
+        *wi_error_record() = cause;
     }
     return status;
 }

@@ -199,7 +199,7 @@ wharf_status wi_visible_parse(const wi_topo_gpu *gpu, int gpus,
                               const char *text, int ranks, wi_plan_rank *rank)
 {
     int entries = wi_entries_count(text, '/');
-    wharf_error before = *wi_error_record();
+    wharf_error kept = *wi_error_record();
 
     if (entries != ranks)
         return wi_fail(WHARF_EARG, "give one list a rank, '-' for none",
@@ -213,7 +213,7 @@ wharf_status wi_visible_parse(const wi_topo_gpu *gpu, int gpus,
         text += *text == '/';
     }
     /* A bad entry is a fact about the list, not a failure of this call. */
-    *wi_error_record() = before;
+    *wi_error_record() = kept;
     return WHARF_OK;
 }
 
