@@ -14,9 +14,32 @@
 
 /* ---- Contexts ---------------------------------------------------------- */
 
-wharf_status wi_cuda_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
+/*
+ * After cudaDeviceReset the runtime's next call makes another context at the
+ * same address, in which the driver follows handles of the first one into freed
+ * memory, and where their numbers may be somebody else's. Only the id differs.
+ */
+static bool context_gone(const wi_cuda *cuda)
+{
+    unsigned long long id = cuda->context_id;
+    int code = (int)wi_driver.cuCtxGetId(cuda->context, &id);
+
+    return code == CUDA_ERROR_CONTEXT_IS_DESTROYED || id != cuda->context_id;
+}
+
+wharf_status wi_cuda_check_context(const wi_cuda *cuda)
 {
     wharf_status status = wi_driver_check();
+
+    if (status != WHARF_OK || !context_gone(cuda))
+        return status;
+    return wi_driver_fail("cuCtxGetId", CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                          "device %d", cuda->device);
+}
+
+wharf_status wi_cuda_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
+{
+    wharf_status status = wi_cuda_check_context(cuda);
     CUcontext previous;
 
     memset(visit, 0, sizeof *visit);
@@ -43,7 +66,7 @@ wharf_status wi_cuda_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
 wharf_status wi_cuda_stream_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
 {
     CUcontext current = NULL;
-    wharf_status status = wi_driver_check();
+    wharf_status status = wi_cuda_check_context(cuda);
 
     memset(visit, 0, sizeof *visit);
     if (status != WHARF_OK)
@@ -57,13 +80,13 @@ wharf_status wi_cuda_stream_enter(const wi_cuda *cuda, wi_cuda_visit *visit)
     return status;
 }
 
-void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit)
+bool wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit)
 {
     int code;
 
     memset(visit, 0, sizeof *visit);
     if (!wi_driver_alive())
-        return;
+        return false;
     code = (int)wi_driver.cuCtxPushCurrent(cuda->context);
     if (code != CUDA_SUCCESS)
         wi_driver_lost("cuCtxPushCurrent", code);
@@ -71,6 +94,7 @@ void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit)
     visit->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     code = (int)wi_driver.cuThreadExchangeStreamCaptureMode(&visit->mode);
     visit->exchanged = code == CUDA_SUCCESS;
+    return !context_gone(cuda);
 }
 
 void wi_cuda_leave(const wi_cuda_visit *visit)
@@ -214,7 +238,10 @@ static wharf_status cuda_open(const wi_device_desc *desc, wi_device **device)
               "device %d, %s, PCI %s", desc->ordinal, desc->name, desc->pci);
     if (status != WHARF_OK)
         goto undo_new;
-    status = wi_cuda_enter(cuda, &visit);
+    status = WI_CU(cuCtxGetId, (cuda->context, &cuda->context_id), "device %d",
+                   cuda->device);
+    if (status == WHARF_OK)
+        status = wi_cuda_enter(cuda, &visit);
     if (status != WHARF_OK)
         goto undo_retain;
     status = device_equip(cuda);
@@ -240,12 +267,14 @@ static void cuda_close(wi_device *device)
 
     if (!cuda)
         return;
-    wi_cuda_enter_back(cuda, &visit);
-    wi_cuda_copy_close(cuda);
+    bool here = wi_cuda_enter_back(cuda, &visit);
+    wi_cuda_copy_close(cuda, here);
     wi_cuda_sum_close(cuda);
     wi_cuda_kernels_unload(cuda);
-    WI_CU_BACK(cuMemFreeHost, (cuda->words));
-    WI_CU_BACK(cuStreamDestroy, (cuda->stream));
+    if (here) {
+        WI_CU_BACK(cuMemFreeHost, (cuda->words));
+        WI_CU_BACK(cuStreamDestroy, (cuda->stream));
+    }
     wi_cuda_leave(&visit);
     if (!__atomic_load_n(&cuda->keeps, __ATOMIC_RELAXED))
         WI_CU_BACK(cuDevicePrimaryCtxRelease, (cuda->device));
@@ -425,8 +454,8 @@ static void cuda_local_free(wi_device *device, void *pointer)
 
     if (!pointer)
         return;
-    wi_cuda_enter_back(wi_cuda_of(device), &visit);
-    WI_CU_BACK(cuMemFree, ((CUdeviceptr)pointer));
+    if (wi_cuda_enter_back(wi_cuda_of(device), &visit))
+        WI_CU_BACK(cuMemFree, ((CUdeviceptr)pointer));
     wi_cuda_leave(&visit);
 }
 

@@ -125,7 +125,7 @@ static wharf_status prepare(wi_device *device, uint32_t blocks_most,
     return status;
 }
 
-void wi_cuda_copy_close(wi_cuda *cuda)
+void wi_cuda_copy_close(wi_cuda *cuda, bool here)
 {
     struct wi_cuda_copy *copy = cuda->copy;
 
@@ -135,7 +135,8 @@ void wi_cuda_copy_close(wi_cuda *cuda)
         wi_copy_tickets *page = copy->tickets;
 
         copy->tickets = page->next;
-        WI_CU_BACK(cuMemFree, (page->base));
+        if (here)
+            WI_CU_BACK(cuMemFree, (page->base));
         wi_free(page);
     }
     if (copy->library)

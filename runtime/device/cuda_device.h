@@ -17,7 +17,8 @@
 typedef struct wi_cuda {
     wi_device base; /* first */
     CUdevice device;
-    CUcontext context;       /* primary */
+    CUcontext context;             /* primary */
+    unsigned long long context_id; /* tells it from a later one in its place */
     CUstream stream;         /* of Wharf's own small transfers, non-blocking */
     pthread_mutex_t lock;    /* one user of stream and words at a time */
     uint64_t *words;         /* page-locked, WI_CUDA_WORDS of them */
@@ -68,15 +69,21 @@ typedef struct wi_cuda_visit {
 /*
  * Around all use of a device: makes its context current and lets calls that a
  * stream capture of this thread would forbid through (relaxed mode), and
- * restores both. On failure there is nothing to leave.
+ * restores both. On failure there is nothing to leave. Fails where the program
+ * has reset the device: what was made in the context is gone with it.
  */
 wharf_status wi_cuda_enter(const wi_cuda *cuda, wi_cuda_visit *visit);
 
 /* The same for give-back paths: asks for no injected fault and goes on when
- * the context can no longer be made current. */
-void wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit);
+ * the context can no longer be made current. False where it is gone: streams,
+ * events and memory that were made in it must not be given back any more, which
+ * VMM's handles, mappings and addresses must be all the same. */
+bool wi_cuda_enter_back(const wi_cuda *cuda, wi_cuda_visit *visit);
 
 void wi_cuda_leave(const wi_cuda_visit *visit);
+
+/* Fails where the program has reset the device. */
+wharf_status wi_cuda_check_context(const wi_cuda *cuda);
 
 /* Before enqueuing, which every capture mode allows: only the context is made
  * current, and mostly it is. */
@@ -131,8 +138,9 @@ wharf_status wi_cuda_kernels_load(const wi_cuda *cuda,
 wharf_status wi_cuda_launch(const wi_cuda *cuda, CUstream stream,
                             CUkernel kernel, void *parameter, uint32_t blocks,
                             uint32_t threads, bool early, const char *what);
-/* Gives back what copies have loaded; as the next one. */
-void wi_cuda_copy_close(wi_cuda *cuda);
+/* Gives back what copies have loaded; as wi_cuda_kernels_unload. `here`: the
+ * context is not gone. */
+void wi_cuda_copy_close(wi_cuda *cuda, bool here);
 void wi_cuda_sum_close(wi_cuda *cuda);
 /* Unloads what sync has loaded; between wi_cuda_enter_back and leave. */
 void wi_cuda_kernels_unload(wi_cuda *cuda);

@@ -56,6 +56,9 @@ wharf_status wi_cuda_check_stream(wi_device *device, wharf_stream stream)
 
     if (status != WHARF_OK || stream_is_special(stream))
         return status;
+    status = wi_cuda_check_context(cuda);
+    if (status != WHARF_OK)
+        return status;
     code = WI_CU_CODE(cuStreamGetCtx, (stream, &context));
     if (code == CUDA_SUCCESS && context == cuda->context)
         return WHARF_OK;
@@ -272,8 +275,8 @@ void wi_cuda_event_destroy(wi_event *event)
 
     if (!event)
         return;
-    wi_cuda_enter_back(event_cuda(event), &visit);
-    WI_CU_BACK(cuEventDestroy, (event_native(event)));
+    if (wi_cuda_enter_back(event_cuda(event), &visit))
+        WI_CU_BACK(cuEventDestroy, (event_native(event)));
     wi_cuda_leave(&visit);
     wi_cuda_event_abandon(event);
 }

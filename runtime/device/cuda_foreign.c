@@ -299,8 +299,7 @@ static bool cuda_same(wi_device *device, const wi_foreign *memory)
 
     if (memory->id == 0 || !wi_driver_alive())
         return true;
-    wi_cuda_enter_back(cuda, &visit);
-    if (visit.pushed)
+    if (wi_cuda_enter_back(cuda, &visit) && visit.pushed)
         code = (int)wi_driver.cuPointerGetAttributes(
             1, &what, &to, (CUdeviceptr)memory->pointer);
     wi_cuda_leave(&visit);

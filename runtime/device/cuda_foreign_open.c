@@ -25,7 +25,7 @@
 /* One allocation of another process, open here. Under table_lock. */
 typedef struct opened {
     struct opened *next;
-    CUcontext context;
+    unsigned long long context_id;
     uint32_t kind;
     uint64_t owner;
     uint64_t id;
@@ -63,7 +63,7 @@ static opened *table_find(const wi_cuda *cuda, const foreign_block *block)
 {
     for (opened *o = table; o; o = o->next)
         if (block->card.id != 0 && o->id == block->card.id &&
-            o->owner == block->owner && o->context == cuda->context &&
+            o->owner == block->owner && o->context_id == cuda->context_id &&
             o->kind == block->card.kind && o->whole == block->card.whole)
             return o;
     return NULL;
@@ -143,7 +143,7 @@ static wharf_status table_open(const wi_cuda *cuda, foreign_block *block,
         wi_free(o);
         return status;
     }
-    o->context = cuda->context;
+    o->context_id = cuda->context_id;
     o->kind = block->card.kind;
     o->owner = block->owner;
     o->id = block->card.id;
@@ -171,8 +171,8 @@ static wharf_status table_take(const wi_cuda *cuda, foreign_block *block,
     return status;
 }
 
-/* The context is current. */
-static void table_give(foreign_block *block)
+/* The context is current, if it is still `here`. */
+static void table_give(foreign_block *block, bool here)
 {
     opened *o = block->open;
 
@@ -186,10 +186,10 @@ static void table_give(foreign_block *block)
                 *at = o->next;
                 break;
             }
-        if (o->kind == WI_FOREIGN_POOL) {
+        if (here && o->kind == WI_FOREIGN_POOL) {
             WI_CU_BACK(cuMemFree, (o->at));
             WI_CU_BACK(cuMemPoolDestroy, (o->pool));
-        } else {
+        } else if (here) {
             WI_CU_BACK(cuIpcCloseMemHandle, (o->at));
         }
         wi_free(o);
@@ -415,8 +415,7 @@ void wi_cuda_foreign_close(wi_device *device, wi_block *base)
 
     if (!base)
         return;
-    wi_cuda_enter_back(wi_cuda_of(device), &visit);
-    table_give(block);
+    table_give(block, wi_cuda_enter_back(wi_cuda_of(device), &visit));
     pieces_close(block);
     wi_cuda_leave(&visit);
     wi_block_count(base, WHARF_SPACE_DEVICE, -1);

@@ -87,8 +87,8 @@ static void block_unlock(const wi_cuda *cuda, wi_host_block *block)
 
     if (!block->locked)
         return;
-    wi_cuda_enter_back(cuda, &visit);
-    WI_CU_BACK(cuMemHostUnregister, (block->base.pointer));
+    if (wi_cuda_enter_back(cuda, &visit))
+        WI_CU_BACK(cuMemHostUnregister, (block->base.pointer));
     wi_cuda_leave(&visit);
     block->locked = false;
 }

@@ -226,10 +226,10 @@ static void ipc_destroy(wi_device *device, wi_block *base)
 
     if (!base)
         return;
-    wi_cuda_enter_back(wi_cuda_of(device), &visit);
-    if (base->owned)
+    bool here = wi_cuda_enter_back(wi_cuda_of(device), &visit);
+    if (here && base->owned)
         WI_CU_BACK(cuMemFree, ((CUdeviceptr)base->pointer));
-    else
+    else if (here)
         WI_CU_BACK(cuIpcCloseMemHandle, (block->open));
     wi_cuda_leave(&visit);
     wi_block_count(base, WHARF_SPACE_DEVICE, -1);

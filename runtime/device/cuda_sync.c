@@ -347,7 +347,7 @@ void wi_cuda_report_free(wi_device *device, uint32_t *report)
 
     if (!report)
         return;
-    wi_cuda_enter_back(wi_cuda_of(device), &visit);
-    WI_CU_BACK(cuMemFreeHost, (report));
+    if (wi_cuda_enter_back(wi_cuda_of(device), &visit))
+        WI_CU_BACK(cuMemFreeHost, (report));
     wi_cuda_leave(&visit);
 }

@@ -43,6 +43,7 @@
     X(cuCtxSetCurrent, 4000)                                                   \
     X(cuCtxGetCurrent, 4000)                                                   \
     X(cuCtxGetDevice, 2000)                                                    \
+    X(cuCtxGetId, 12000)                                                       \
     X(cuCtxSynchronize, 2000)                                                  \
     X(cuThreadExchangeStreamCaptureMode, 10010)                                \
     X(cuStreamCreate, 2000)                                                    \

@@ -46,7 +46,9 @@ static const struct {
     {CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_LAUNCH_TIMEOUT, WHARF_EFAULT,
      REMEDY_RUINED},
     {CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED,
-     WHARF_EFAULT, "do not call cudaDeviceReset while a node is open"},
+     WHARF_EFAULT,
+     "close the node and open another; do not call cudaDeviceReset while a "
+     "node is open"},
     {CUDA_ERROR_ASSERT, CUDA_ERROR_ASSERT, WHARF_EFAULT, REMEDY_RUINED},
     {CUDA_ERROR_HARDWARE_STACK_ERROR, CUDA_ERROR_LAUNCH_FAILED, WHARF_EFAULT,
      REMEDY_RUINED},

@@ -65,7 +65,8 @@ wharf_group_test(NAME t_node_visible NP 6 DEVICES 4 LABELS fake
                  SUFFIX one_each.dev4 ARGS one_each)
 
 # A ruined context ends its process's use of the driver: a process for each.
-foreach(case attach detach close_only local_calls write_protected)
+foreach(case attach detach close_only local_calls write_protected reset
+             reset_and_on)
   wharf_group_test(NAME t_node_fault NP 3 LABELS fake gpu SUFFIX ${case}
                    ARGS ${case})
   wharf_group_test(NAME t_node_fault NP 2 LABELS fake gpu SUFFIX ${case}.of0

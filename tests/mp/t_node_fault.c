@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A kernel of one rank ruins its context: every rank learns it from the next
- * collective, by name, and all can close and end.
+ * A kernel of one rank ruins its context, or the rank resets its device: every
+ * rank learns it from the next collective, by name, and all can close and end.
  *
- * The context stays ruined until its process ends: argv[1] names one case.
+ * A context stays ruined until its process ends: argv[1] names one case.
  */
 #include "t_group.h"
+#include "t_memory.h"
 
 #include <mpi.h>
 #include <string.h>
@@ -113,6 +114,106 @@ static void write_protected(void)
     close_and_check();
 }
 
+/* ---- cudaDeviceReset ----------------------------------------------------- */
+
+static wharf_buffer *buffers[2]; /* of the device, of the host */
+static wharf_event *event;
+static wharf_notify *notify;
+static wharf_barrier *barrier;
+
+static void make_all(void)
+{
+    wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+
+    buffers[0] = t_attach(node, 100000, 0);
+    options.space = WHARF_SPACE_HOST;
+    T_OK(wharf_buffer_attach(node, 100000, &options, &buffers[1]));
+    T_OK(wharf_event_create(node, ruined, &event));
+    T_OK(wharf_notify_create(node, (ruined + 1) % t_ranks, NULL, &notify));
+    T_OK(wharf_barrier_create(node, 0, NULL, NULL, &barrier));
+    T_OK(wharf_barrier_enter(barrier, NULL));
+    T_OK(wharf_stream_synchronize(node, NULL, 0));
+    t_share(node, buffers[0], 5);
+    t_barrier();
+}
+
+/* Each call that would use what the reset destroyed names the reset. */
+static void refused_here(wharf_stream stream)
+{
+    void *mine = t_segment(buffers[0], t_me, NULL);
+    const char *part = "cuCtxGetId";
+
+    T_REFUSES(WHARF_EFAULT, part, wharf_event_record(event, stream, NULL));
+    T_REFUSES(WHARF_EFAULT, part, wharf_notify_record(notify, stream));
+    T_REFUSES(WHARF_EFAULT, part, wharf_barrier_enter(barrier, stream));
+    T_REFUSES(WHARF_EFAULT, part, wharf_stream_synchronize(node, stream, 0));
+    T_REFUSES(
+        WHARF_EFAULT, part,
+        wharf_put(buffers[0], (t_me + 1) % t_ranks, 64, mine, 64, stream));
+    T_REFUSES(WHARF_EFAULT, part,
+              wharf_get(buffers[1], t_me, 64, mine, 64, stream));
+}
+
+/* The others' views of the memory stay; the objects can be given back. */
+static void give_all_back(void)
+{
+    wharf_buffer *more = NULL;
+
+    if (t_me != ruined)
+        t_check_segment(node, buffers[0], ruined, 5);
+    t_barrier();
+    T_FAILS(MPI_COMM_WORLD, WHARF_EFAULT, ruined, "cuCtxGetId",
+            wharf_buffer_attach(node, 100000, NULL, &more));
+    T_SAME(wharf_barrier_destroy(&barrier));
+    T_SAME(wharf_event_destroy(&event));
+    T_SAME(wharf_buffer_detach(&buffers[1]));
+    T_CHECK(!barrier && !event && !buffers[1]);
+    close_and_check();
+}
+
+static void reset(void)
+{
+    make_all();
+    if (t_me == ruined) {
+        t_driver_expect_leaks();
+        t_driver_reset(node, false);
+        refused_here(NULL);
+    }
+    t_barrier();
+    give_all_back();
+}
+
+/* The next context lies where the first one was. What the program makes in it
+ * stays whole, and another node works there. */
+static void reset_and_on(void)
+{
+    t_memory own = {0};
+    wharf_stream stream = NULL;
+    wharf_buffer *buffer;
+
+    make_all();
+    if (t_me == ruined) {
+        t_driver_expect_leaks();
+        t_driver_reset(node, true);
+        own = t_memory_new(node, T_KIND_PLAIN, 0, 4 << 20, 0);
+        stream = t_stream_create(node);
+        refused_here(NULL);
+        refused_here(stream);
+    }
+    t_barrier();
+    give_all_back();
+    node = t_open();
+    if (t_me == ruined) {
+        T_EQ_INT(-1, t_dev_check_value(node, own.pointer, own.bytes, 0x5b));
+        t_stream_destroy(node, stream);
+        t_memory_free(node, &own);
+    }
+    buffer = t_attach(node, 100000, 0);
+    t_share(node, buffer, 6);
+    t_detach(buffer);
+    t_close(node);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -124,6 +225,8 @@ int main(int argc, char **argv)
         {"close_only", close_only},
         {"local_calls", local_calls},
         {"write_protected", write_protected},
+        {"reset", reset},
+        {"reset_and_on", reset_and_on},
     };
 
     t_arguments(argc, argv);

@@ -416,6 +416,22 @@ void t_driver_expect_leaks(void)
     fake_control("fakeCudaExpectLeaks");
 }
 
+void t_driver_reset(const wharf_node *node, bool again)
+{
+    int (*reset)(int);
+    void *context = NULL;
+    int device = t_context_device(node);
+
+    T_CHECK(device >= 0);
+    t_driver_find("cuDevicePrimaryCtxReset_v2", &reset);
+    t_driver_must(reset(device), "cuDevicePrimaryCtxReset");
+    if (!again)
+        return;
+    t_driver_must(cu.primary_retain(&context, device),
+                  "cuDevicePrimaryCtxRetain");
+    t_context_set(node, (uintptr_t)context);
+}
+
 /* A kernel that writes to address 0. */
 static const char bad_kernel[] = ".version 7.0\n.target sm_70\n"
                                  ".address_size 64\n.visible .entry bad()\n{\n"

@@ -86,6 +86,11 @@ bool t_driver_loaded(void);
  * gives the driver's answer to the next call, which is not 0. */
 int t_driver_ruin(const wharf_node *node);
 
+/* Destroys the current context, a primary one, as cudaDeviceReset does; then,
+ * with `again`, makes the next one in its place and current, as any later call
+ * of the runtime does. */
+void t_driver_reset(const wharf_node *node, bool again);
+
 /* Writes to device memory that may be protected; what the driver answered, 0
  * if the write went through. A refused write may ruin the context. */
 int t_driver_try_fill(const wharf_node *node, void *to, unsigned char value,

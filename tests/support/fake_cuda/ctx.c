@@ -28,6 +28,7 @@ fc_ctx *fc_ctx_current(void)
 }
 
 static fc_ctx *retired;
+static unsigned long long ids;
 
 static CUresult ctx_new(int phys, bool primary, unsigned flags, fc_ctx **made)
 {
@@ -39,10 +40,14 @@ static CUresult ctx_new(int phys, bool primary, unsigned flags, fc_ctx **made)
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     fc_ctx *ctx = fc_zalloc(sizeof *ctx);
     ctx->phys = phys;
-    ctx->refs = 1;
+    ctx->id = ++ids;
     ctx->primary = primary;
     ctx->flags = flags;
-    ctx->handle = fc_handle_new(FC_K_CTX, ctx);
+    ctx->handle = primary && fc.device[phys].primary_handle
+                      ? fc_handle_again(fc.device[phys].primary_handle, ctx)
+                      : fc_handle_new(FC_K_CTX, ctx);
+    if (primary)
+        fc.device[phys].primary_handle = ctx->handle;
     ctx->legacy = fc_stream_new(ctx, CU_STREAM_DEFAULT, 0);
     ctx->legacy->legacy = true;
     ctx->per_thread = fc_stream_new(ctx, CU_STREAM_DEFAULT, 0);
@@ -53,7 +58,10 @@ static CUresult ctx_new(int phys, bool primary, unsigned flags, fc_ctx **made)
 
 static void ctx_free(fc_ctx *ctx)
 {
-    fc_handle_free(ctx->handle, true);
+    if (ctx->primary)
+        fc_handle_hold(ctx->handle);
+    else
+        fc_handle_free(ctx->handle, true);
     fc_state_context(ctx->phys, -1);
     fc_ctx_destroy_objects(ctx);
     fc_live(FC_L_CONTEXT, -1);
@@ -85,12 +93,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (d->primary)
-        d->primary->refs++;
-    else
+    if (!d->primary)
         r = ctx_new(fc.visible[dev], true, d->primary_flags, &d->primary);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
+        d->primary_refs++;
         *ctx = (CUcontext)(uintptr_t)d->primary->handle;
+    }
     return fc_end(r);
 }
 
@@ -101,11 +109,11 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!d->primary) {
+    if (d->primary_refs == 0) {
         fc_violate("%s: device %d has no primary context", __func__, dev);
         return fc_end(CUDA_ERROR_INVALID_CONTEXT);
     }
-    if (--d->primary->refs == 0) {
+    if (--d->primary_refs == 0 && d->primary) {
         fc_ctx *ctx = d->primary;
 
         d->primary = NULL;
@@ -323,7 +331,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
     if (r == CUDA_SUCCESS && !ctx)
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r == CUDA_SUCCESS)
-        *id = ((fc_ctx *)ctx)->handle;
+        *id = ((fc_ctx *)ctx)->id;
     return fc_end(r);
 }
 

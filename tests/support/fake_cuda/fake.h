@@ -80,6 +80,8 @@ typedef struct fc_device {
     uint64_t peers;  /* attribute says yes, by physical index */
     uint64_t broken; /* and data does not arrive */
     fc_ctx *primary;
+    uint64_t primary_handle; /* of the first and of all later ones; 0: none */
+    int primary_refs;        /* a reset leaves them */
     unsigned primary_flags;
 } fc_device;
 
@@ -181,10 +183,14 @@ CUresult fc_end(CUresult result);
 uint64_t fc_handle_new(fc_kind kind, void *object);
 void *fc_handle_peek(fc_kind kind, uint64_t handle); /* NULL, quietly */
 /* CUDA_ERROR_INVALID_HANDLE, counted as a violation, or
- * CUDA_ERROR_CONTEXT_IS_DESTROYED, not counted. */
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED, not counted, unless there is a new context
+ * in the place of a destroyed one. */
 CUresult fc_handle_get(fc_kind kind, uint64_t handle, const char *call,
                        void **object);
 void fc_handle_free(uint64_t handle, bool with_context);
+/* Of a primary context: it is destroyed, and its handle stands for the next. */
+void fc_handle_hold(uint64_t handle);
+uint64_t fc_handle_again(uint64_t handle, void *object);
 /* Calls `visit` for every live object of a kind; it may free that one. */
 void fc_handle_each(fc_kind kind, void (*visit)(void *object, void *user),
                     void *user);
@@ -347,7 +353,7 @@ struct fc_ctx {
     uint64_t handle;
     fc_ctx *next; /* once it is destroyed */
     int phys;
-    int refs; /* retains of a primary context; others: 1 */
+    unsigned long long id; /* different for every context */
     bool primary;
     bool dying; /* streams give up their waits */
     unsigned flags;

@@ -22,6 +22,10 @@ static uint32_t slot_count, slot_room;
  */
 static uint32_t free_head, free_tail;
 
+/* A primary context was made anew: the driver follows handles of the earlier
+ * one into freed memory. */
+static bool made_again;
+
 static const char *const kind_names[] = {
     "?",          "context",    "stream",   "event",  "memory handle",
     "module",     "library",    "function", "kernel", "graph",
@@ -88,12 +92,28 @@ CUresult fc_handle_get(fc_kind kind, uint64_t handle, const char *call,
         return CUDA_SUCCESS;
     if (!handle)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (s && s->generation == (uint32_t)(handle >> 24) && s->with_context)
+    if (s && s->generation == (uint32_t)(handle >> 24) && s->with_context &&
+        !made_again)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     fc_violate("%s: %s a %s (0x%llx)", call,
                s ? "use of a destroyed handle of" : "not a handle of",
                kind_names[kind], (unsigned long long)handle);
     return CUDA_ERROR_INVALID_HANDLE;
+}
+
+void fc_handle_hold(uint64_t handle)
+{
+    uint32_t i = handle & 0xffffff;
+
+    slots[i].object = NULL;
+    slots[i].with_context = true;
+}
+
+uint64_t fc_handle_again(uint64_t handle, void *object)
+{
+    slots[handle & 0xffffff].object = object;
+    made_again = true;
+    return handle;
 }
 
 void fc_handle_free(uint64_t handle, bool with_context)
