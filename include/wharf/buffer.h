@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A buffer: one segment of memory a rank, every segment a plain pointer on
- * every rank. */
+/*
+ * A buffer: one segment of memory a rank, every segment a plain pointer on
+ * every rank.
+ *
+ * What one rank wrote another may read once the write is complete and the
+ * reader knows: a record and a wait in streams (event.h, notify.h), or a
+ * synchronize of the stream and then MPI. The return of a cudaMemcpy is not
+ * enough: from pageable host memory it may return before the bytes are in the
+ * GPU's memory, which shows where ranks share a GPU.
+ */
 #ifndef WHARF_BUFFER_H
 #define WHARF_BUFFER_H
 

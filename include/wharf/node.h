@@ -14,6 +14,11 @@
  * MPI has no part in this: MPI_Finalize may wait for the dead rank, so the
  * others end by _exit, and the launcher has to let the job go on (Open MPI:
  * mpirun --enable-recovery). mpi_examples/10_checkpoint.c does all that.
+ *
+ * When a rank calls cudaDeviceReset. All that Wharf made in its context is gone
+ * with it: that rank's calls and all collective ones answer WHARF_EFAULT from
+ * then on and name the reset, destroy, detach and close give back what is left,
+ * and the ranks may open another node. What the others mapped stays readable.
  */
 #ifndef WHARF_NODE_H
 #define WHARF_NODE_H

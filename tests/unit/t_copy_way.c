@@ -113,6 +113,13 @@ static void known(void)
     expect(&f, line(16), WHARF_COPY_ENGINE, "reach");
     f.from = f.to = WI_COPY_PLACE_DEVICE;
     T_EQ_INT(WHARF_COPY_ONE_GPU, wi_copy_between(&f));
+    f.wanted_most = 0;
+    expect(&f, line(4096), WHARF_COPY_ENGINE, "time slices");
+    f.notify = false;
+    expect(&f, line(1 << 20), WHARF_COPY_KERNEL, "few bytes");
+    expect(&f, line((1 << 20) + 1), WHARF_COPY_ENGINE, "more bytes");
+    f.from = WI_COPY_PLACE_PEER;
+    expect(&f, line(4096), WHARF_COPY_ENGINE, "time slices");
 }
 
 int main(void)

@@ -7,7 +7,6 @@
  * between operations and lets go while an operation runs. What is shared with
  * other processes (headers of allocations, event states, the state file) has
  * its own locks or is atomic; order: fc.lock, then those.
- *
  * Device memory is mapped twice: its device address lies in a range that the
  * CPU cannot touch, so a host access through a device pointer faults here as
  * it does with a GPU; the bytes themselves are mapped elsewhere, and every
@@ -173,8 +172,8 @@ void fc_exit_hook(void);
 #define FC_RUINED 0x4u /* works in a ruined process too */
 #define FC_UNSAFE 0x8u /* not allowed while a stream captures */
 
-/* Takes fc.lock on CUDA_SUCCESS only. *ctx (may be NULL) is the current
- * context or NULL. */
+/* Takes fc.lock on CUDA_SUCCESS only. *ctx, if wanted: current context, NULL.
+ */
 CUresult fc_begin(const char *call, unsigned need, fc_ctx **ctx);
 CUresult fc_end(CUresult result);
 
@@ -182,14 +181,12 @@ CUresult fc_end(CUresult result);
 
 uint64_t fc_handle_new(fc_kind kind, void *object);
 void *fc_handle_peek(fc_kind kind, uint64_t handle); /* NULL, quietly */
-/* CUDA_ERROR_INVALID_HANDLE, counted as a violation, or
- * CUDA_ERROR_CONTEXT_IS_DESTROYED, not counted, unless there is a new context
- * in the place of a destroyed one. */
+/* CUDA_ERROR_INVALID_HANDLE, counted as a violation, or, with no new context in
+ * the old one's place, CUDA_ERROR_CONTEXT_IS_DESTROYED, not counted. */
 CUresult fc_handle_get(fc_kind kind, uint64_t handle, const char *call,
                        void **object);
 void fc_handle_free(uint64_t handle, bool with_context);
-/* Of a primary context: it is destroyed, and its handle stands for the next. */
-void fc_handle_hold(uint64_t handle);
+void fc_handle_hold(uint64_t handle); /* a primary context's, for the next */
 uint64_t fc_handle_again(uint64_t handle, void *object);
 /* Calls `visit` for every live object of a kind; it may free that one. */
 void fc_handle_each(fc_kind kind, void (*visit)(void *object, void *user),
@@ -467,8 +464,7 @@ CUresult fc_stream_drain(fc_stream *s);
 CUresult fc_ctx_drain(fc_ctx *ctx);
 bool fc_stream_busy(const fc_stream *s);
 void fc_stream_close(fc_stream *s);
-/* Runs op in the calling thread, without fc.lock. */
-void fc_op_run(fc_ctx *ctx, fc_op *op);
+void fc_op_run(fc_ctx *ctx, fc_op *op); /* here and now, without fc.lock */
 
 /* ---- Copies, memory operations, kernels --------------------------------- */
 
