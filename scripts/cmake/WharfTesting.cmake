@@ -47,6 +47,23 @@ if(WHARF_SANITIZE)
   )
 endif()
 
+# Refusals of the driver are part of many tests; what kernels do is not.
+set(WHARF_GPU_WATCH)
+if(WHARF_GPU_SANITIZE)
+  find_program(WHARF_COMPUTE_SANITIZER compute-sanitizer
+               HINTS ${CUDAToolkit_BIN_DIR})
+  if(NOT WHARF_COMPUTE_SANITIZER)
+    message(FATAL_ERROR "WHARF_GPU_SANITIZE=${WHARF_GPU_SANITIZE}: there is no "
+                        "compute-sanitizer in PATH or in the CUDA toolkit")
+  endif()
+  set(WHARF_GPU_WATCH
+      ${WHARF_COMPUTE_SANITIZER} --tool ${WHARF_GPU_SANITIZE}
+      --target-processes all --report-api-errors no --error-exitcode 9)
+  if(NOT WHARF_GPU_SANITIZE STREQUAL "memcheck")
+    list(REMOVE_ITEM WHARF_GPU_WATCH --report-api-errors no)
+  endif()
+endif()
+
 # At every start Open MPI asks libfabric and PSM for network cards. That takes
 # longer than many a test, and ranks of one host take shared memory anyhow. And
 # where a rank failed, its launcher waits a second before it kills what SIGTERM
@@ -156,10 +173,14 @@ function(_wharf_mp_register label)
   if(T_RECOVERY)
     set(recovery ${WHARF_MPIEXEC_RECOVERY})
   endif()
+  set(watch)
+  if(label STREQUAL "gpu")
+    set(watch ${WHARF_GPU_WATCH})
+  endif()
   add_test(NAME ${test}
            COMMAND ${fresh} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_NP}
                    ${WHARF_MPIEXEC_FLAGS} ${MPIEXEC_PREFLAGS} ${recovery}
-                   $<TARGET_FILE:${T_PROGRAM}> ${MPIEXEC_POSTFLAGS} ${T_ARGS})
+                   ${watch} $<TARGET_FILE:${T_PROGRAM}> ${MPIEXEC_POSTFLAGS} ${T_ARGS})
   _wharf_test_properties(${test} LABELS ${label} ${T_LABELS}
                          ENV ${environment} ${T_ENV} TIMEOUT ${T_TIMEOUT})
   set(lock ${WHARF_TEST_LOCK})
