@@ -83,10 +83,11 @@ wharf_buffer_event(const wharf_buffer *buffer, int rank, wharf_event **event);
  * @param event  an event whose owner is the caller
  * @param stream a stream of the caller's GPU, NULL for its default stream
  * @param[out] number the record's number, 1 up; the argument may be NULL
- * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE (the
- *         caller is not the owner); WHARF_EUNSUPPORTED (the GPU has no
- *         interprocess events, or the stream is being captured: record a
- *         notify in graphs); WHARF_EDRIVER; WHARF_EFAULT
+ * @return WHARF_OK; WHARF_EARG (stream of another device, or of another context
+ *         than the GPU's primary one, which the runtime's streams are of);
+ *         WHARF_ESTATE (the caller is not the owner); WHARF_EUNSUPPORTED (the
+ *         GPU has no interprocess events, or the stream is being captured:
+ *         record a notify in graphs); WHARF_EDRIVER; WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_record(wharf_event *event,
                                                           wharf_stream stream,
@@ -121,7 +122,8 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_wait(wharf_event *event,
  * @param event  any event
  * @param number which record, or WHARF_LATEST
  * @return WHARF_OK (complete); WHARF_ENOTREADY (not complete, or not issued);
- *         WHARF_EARG; WHARF_ESTATE; WHARF_EPEER; WHARF_EDRIVER; WHARF_EFAULT
+ *         WHARF_EARG; WHARF_ESTATE; WHARF_EPEER (the same, and the owner is
+ *         dead); WHARF_EDRIVER; WHARF_EFAULT
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_event_query(wharf_event *event,
                                                          uint64_t number);
@@ -155,7 +157,8 @@ wharf_event_synchronize(wharf_event *event, uint64_t number, int timeout_ms);
  * @param stream     a stream of the caller's GPU, NULL for its default stream;
  *                   not capturing
  * @param timeout_ms deadline in ms; 0: the node's
- * @return WHARF_OK; WHARF_EARG (stream of another device); WHARF_ESTATE;
+ * @return WHARF_OK; WHARF_EARG (stream of another device, or of another context
+ *         than its primary one); WHARF_ESTATE;
  *         WHARF_EUNSUPPORTED (the stream is being captured); WHARF_ETIMEDOUT;
  *         WHARF_EPEER (a rank died, and the work was not complete by then);
  *         WHARF_EDRIVER; WHARF_EFAULT

@@ -280,12 +280,15 @@ static wharf_status own_ring_event(wharf_event *event, int k, wi_event **out)
 }
 
 /* Records complete in the order of their numbers, on several streams too: a
- * wait may be for a later record than the one that it names. */
+ * wait may be for a later record than the one that it names. One handle stands
+ * for a stream of each thread (cudaStreamPerThread). */
 static wharf_status follow_last(wharf_event *event, wharf_stream stream,
                                 uint64_t last)
 {
     wi_event *ring = event->device_event[last % WI_EVENT_RING];
-    if (last == 0 || stream == event->last_stream)
+    bool same = stream == event->last_stream &&
+                pthread_equal(event->last_thread, pthread_self());
+    if (last == 0 || same)
         return WHARF_OK;
     if (event->word)
         return wi_event_word_wait(event, stream, last);
@@ -319,6 +322,7 @@ static wharf_status record_locked(wharf_event *event, wharf_stream stream,
     if (status != WHARF_OK)
         return status;
     event->last_stream = stream;
+    event->last_thread = pthread_self();
     /* Release: who sees the number sees the handle, and on the host backend
      * all that was written before. */
     __atomic_store_n(&slot->issued, next, __ATOMIC_RELEASE);
@@ -495,6 +499,24 @@ static wharf_status query_number(wharf_event *event, uint64_t number)
     return status;
 }
 
+/* Of a record that was not complete a moment ago: will it ever be? Asked after
+ * the owner's death once more, for what it did before that counts. */
+static wharf_status query_owner(wharf_event *event, uint64_t number)
+{
+    const wharf_node *node = event->node;
+    if (event->owner == node->rank)
+        return WHARF_ENOTREADY;
+    wharf_status alive = wi_comm_check_alive(node->comm, event->owner);
+    if (alive == WHARF_OK)
+        return WHARF_ENOTREADY;
+    wharf_error cause = *wi_error_record();
+    wharf_status status = query_number(event, number);
+    if (status != WHARF_ENOTREADY)
+        return status;
+    *wi_error_record() = cause;
+    return alive;
+}
+
 wharf_status wharf_event_query(wharf_event *event, uint64_t number)
 {
     wharf_status status = enter(__func__, event);
@@ -504,9 +526,8 @@ wharf_status wharf_event_query(wharf_event *event, uint64_t number)
         return wi_call_end(status);
     number = resolve(event, number);
     status = query_number(event, number);
-    if (status == WHARF_ENOTREADY && issued(event) < number &&
-        wi_comm_check_alive(event->node->comm, event->owner) != WHARF_OK)
-        status = WHARF_EPEER;
+    if (status == WHARF_ENOTREADY)
+        status = query_owner(event, number);
     return wi_call_end(status);
 }
 

@@ -122,10 +122,13 @@ wharf_status wharf_exchange_finish(wharf_exchange *exchange,
                                    wharf_stream stream)
 {
     wharf_status status = wi_exchange_enter(__func__, exchange);
-    if (status == WHARF_OK)
-        status = check_all(exchange, stream, true);
+    if (status != WHARF_OK)
+        return wi_call_end(status);
+    status = check_all(exchange, stream, true);
     if (status == WHARF_OK)
         status = finish(exchange, stream);
+    else if (status == WHARF_EFAULT)
+        exchange->broken = true; /* nothing can finish the round any more */
     return wi_call_end(status);
 }
 

@@ -271,6 +271,7 @@ static void cuda_close(wi_device *device)
     wi_cuda_copy_close(cuda, here);
     wi_cuda_sum_close(cuda);
     wi_cuda_kernels_unload(cuda);
+    wi_cuda_report_close(cuda);
     if (here) {
         WI_CU_BACK(cuMemFreeHost, (cuda->words));
         WI_CU_BACK(cuStreamDestroy, (cuda->stream));

@@ -37,7 +37,8 @@ typedef struct wi_cuda {
     CUlibrary sums;    /* cuda_sum.c, under the lock; NULL until prepared */
     CUkernel sum;
     int keeps; /* atomic: the context is not given back at close */
-    struct wi_cuda_copy *copy; /* cuda_copy.h; NULL until it is prepared */
+    struct wi_cuda_copy *copy;      /* cuda_copy.h; NULL until it is prepared */
+    struct wi_cuda_report *reports; /* cuda_report.c, under the lock */
 } wi_cuda;
 
 static inline wi_cuda *wi_cuda_of(wi_device *device)
@@ -118,9 +119,14 @@ wharf_status wi_cuda_sync_prepare(wi_device *device, wi_sync_how how);
 wharf_status wi_cuda_sync(wi_device *device, wharf_stream stream,
                           wi_sync_how how, const wi_sync_step *steps, int count,
                           uint64_t timeout_ns, uint32_t *report);
+
+/* cuda_report.c */
 wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
                                   uint32_t **report);
 void wi_cuda_report_free(wi_device *device, uint32_t *report);
+/* Forgets what was never given back, since a message under way may still be
+ * written there: the memory stays. */
+void wi_cuda_report_close(wi_cuda *cuda);
 
 /* cuda_kernels.c: loads an image that the build made, and brings kernels of it
  * to the GPU, all or none; the context is current. */

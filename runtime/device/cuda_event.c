@@ -208,24 +208,47 @@ wharf_status wi_cuda_capturing(wi_device *device, wharf_stream stream,
     return status;
 }
 
+/* The driver records an event by streams of its own context only, which its
+ * "invalid handle" does not say. */
+static wharf_status record_failed(const wi_cuda *cuda, CUstream stream,
+                                  const char *call, int code)
+{
+    CUcontext context = cuda->context;
+
+    if (code == CUDA_ERROR_INVALID_HANDLE && !stream_is_special(stream) &&
+        WI_CU_CODE(cuStreamGetCtx, (stream, &context)) == CUDA_SUCCESS &&
+        context != cuda->context)
+        return wi_fail_native(WHARF_EARG, WHARF_SOURCE_CUDA, code,
+                              "pass a stream of the GPU's primary context, "
+                              "which the runtime's streams are of",
+                              "stream %p belongs to another context of device "
+                              "%d, where no event of Wharf can be recorded",
+                              (void *)stream, cuda->device);
+    return wi_driver_fail(call, code, "stream %p", (void *)stream);
+}
+
 wharf_status wi_cuda_event_record(wi_event *event, wharf_stream stream)
 {
     wi_cuda *cuda = event_cuda(event);
     CUevent native = event_native(event);
+    const char *call = "cuEventRecord";
     wi_cuda_visit visit;
     bool captures;
     wharf_status status = wi_cuda_enter(cuda, &visit);
+    int code = CUDA_SUCCESS;
 
     if (status != WHARF_OK)
         return status;
     status = stream_captures(stream, &captures);
-    if (status == WHARF_OK && captures)
-        status = WI_CU(cuEventRecordWithFlags,
-                       (native, stream, CU_EVENT_RECORD_EXTERNAL),
-                       "captured stream %p", (void *)stream);
-    else if (status == WHARF_OK)
-        status =
-            WI_CU(cuEventRecord, (native, stream), "stream %p", (void *)stream);
+    if (status == WHARF_OK && captures) {
+        call = "cuEventRecordWithFlags";
+        code = WI_CU_CODE(cuEventRecordWithFlags,
+                          (native, stream, CU_EVENT_RECORD_EXTERNAL));
+    } else if (status == WHARF_OK) {
+        code = WI_CU_CODE(cuEventRecord, (native, stream));
+    }
+    if (code != CUDA_SUCCESS)
+        status = record_failed(cuda, stream, call, code);
     wi_cuda_leave(&visit);
     return status;
 }

@@ -316,38 +316,3 @@ wharf_status wi_cuda_sync(wi_device *device, wharf_stream stream,
     wi_cuda_leave(&visit);
     return status;
 }
-
-wharf_status wi_cuda_report_alloc(wi_device *device, size_t words,
-                                  uint32_t **report)
-{
-    const wi_cuda *cuda = wi_cuda_of(device);
-    size_t bytes = (words ? words : 1) * sizeof **report;
-    wi_cuda_visit visit;
-    void *got = NULL;
-    wharf_status status = wi_cuda_enter(cuda, &visit);
-
-    if (status != WHARF_OK)
-        return status;
-    status = WI_CU(
-        cuMemHostAlloc,
-        (&got, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-        "%zu bytes", bytes);
-    wi_cuda_leave(&visit);
-    if (status != WHARF_OK)
-        return status;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): allocated */
-    memset(got, 0, bytes);
-    *report = got;
-    return WHARF_OK;
-}
-
-void wi_cuda_report_free(wi_device *device, uint32_t *report)
-{
-    wi_cuda_visit visit;
-
-    if (!report)
-        return;
-    if (wi_cuda_enter_back(wi_cuda_of(device), &visit))
-        WI_CU_BACK(cuMemFreeHost, (report));
-    wi_cuda_leave(&visit);
-}

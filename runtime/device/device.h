@@ -190,7 +190,8 @@ struct wi_device_ops {
                               bool *capturing);
 
     /* Words of host memory, zero, that kernels of this process write and the
-     * CPU reads, at one address for both. */
+     * CPU reads, at one address for both. The CPU may go on looking after the
+     * program has reset the device. */
     wharf_status (*report_alloc)(wi_device *device, size_t words,
                                  uint32_t **report);
     void (*report_free)(wi_device *device, uint32_t *report);

@@ -11,8 +11,9 @@ if(WHARF_WITH_CUDA)
        device/cuda_copy_set.c device/cuda_enumerate.c device/cuda_event.c
        device/cuda_fabric.c device/cuda_foreign.c device/cuda_foreign_open.c
        device/cuda_host.c device/cuda_ipc.c device/cuda_kernels.c
-       device/cuda_sum.c device/cuda_sync.c device/cuda_vmm.c
-       device/driver.c device/driver_error.c device/nvml.c)
+       device/cuda_report.c device/cuda_sum.c device/cuda_sync.c
+       device/cuda_vmm.c device/driver.c device/driver_error.c
+       device/nvml.c)
   foreach(source device/kernels.cu device/copy_kernels.cu device/sum_kernels.cu)
     get_filename_component(kernels ${source} NAME_WE)
     wharf_embed_kernels(${CMAKE_CURRENT_SOURCE_DIR}/${source} wi_${kernels}_image

@@ -38,6 +38,9 @@ wharf_group_test(NAME t_buffer_attach NP 8 LABELS mp gpu)
 wharf_group_test(NAME t_buffer_attach NP 16 DEVICES 8 LABELS fake SUFFIX dev8)
 
 wharf_group_test(NAME t_node_context NP 2 4 LABELS fake gpu)
+wharf_group_test(NAME t_node_context NP 2 LABELS fake gpu SUFFIX other
+                 ARGS other_context other=1
+                 ENV WHARF_FAKE_LENIENT=1 WHARF_LOG=none)
 
 wharf_group_test(NAME t_suspended NP 3 LABELS mp)
 
@@ -72,6 +75,17 @@ foreach(case attach detach close_only local_calls write_protected reset
   wharf_group_test(NAME t_node_fault NP 2 LABELS fake gpu SUFFIX ${case}.of0
                    ARGS ${case} ruined=0)
 endforeach()
+# The driver's own memory is gone with its context, not so that of the fake.
+foreach(case reset reset_and_on)
+  wharf_group_test(NAME t_node_fault NP 3 LABELS fake SUFFIX ${case}.ipc
+                   ARGS ${case} ENV WHARF_HANDLE=ipc)
+endforeach()
+wharf_group_test(NAME t_node_fault NP 3 LABELS fake gpu SUFFIX reset_and_look
+                 ARGS reset_and_look ENV WHARF_LOG=none)
+wharf_group_test(NAME t_node_fault NP 2 LABELS fake gpu
+                 SUFFIX reset_and_look.remote
+                 ARGS reset_and_look remote=1 threads=1
+                 ENV WHARF_EXCHANGE_REMOTE=1 WHARF_LOG=none)
 
 # Machines that cannot do all.
 function(wharf_degraded_test case np environment)

@@ -109,6 +109,16 @@ static void killed_before_notify(void)
     finish();
 }
 
+/* Who only asks, and never waits, is told too. */
+static wharf_status ask_until_told(wharf_event *event)
+{
+    wharf_status status;
+
+    while ((status = wharf_event_query(event, 1)) == WHARF_ENOTREADY)
+        t_pause_us(1000);
+    return status;
+}
+
 /* The record was issued, and the work before it will never be complete: streams
  * of the same GPU that wait for it are let go when the node is closed, even if
  * the event is gone by then. */
@@ -128,6 +138,7 @@ static void killed_after_record(void)
     t_barrier();
     if (t_me == victim)
         vanish(SIGKILL);
+    told(ask_until_told(event), WHARF_EPEER, LATE_MS);
     told(wharf_event_destroy(&event), WHARF_EPEER, LATE_MS);
     T_CHECK(event == NULL);
     T_STATUS(WHARF_EPEER, wharf_notify_destroy(&never));

@@ -120,6 +120,51 @@ static void many_threads(void)
     t_live_check(NULL);
 }
 
+/* One handle, a stream for each thread. */
+#define PER_THREAD ((wharf_stream)(uintptr_t)2)
+
+typedef struct late {
+    wharf_event *event;
+    wharf_notify *notify;
+} late;
+
+/* A record that is complete once rank 1 has signalled. */
+static void *late_thread(void *argument)
+{
+    late *l = argument;
+
+    T_OK(wharf_notify_wait(l->notify, 1, PER_THREAD, 0));
+    T_OK(wharf_event_record(l->event, PER_THREAD, NULL));
+    return NULL;
+}
+
+/* Records complete in the order of their numbers, on such streams too. */
+static void per_thread_streams(void)
+{
+    wharf_node *node = t_open();
+    pthread_t thread;
+    late l;
+
+    T_OK(wharf_event_create(node, 0, &l.event));
+    T_OK(wharf_notify_create(node, 0, NULL, &l.notify));
+    if (t_me == 0) {
+        T_CHECK(pthread_create(&thread, NULL, late_thread, &l) == 0);
+        T_CHECK(pthread_join(thread, NULL) == 0);
+        T_OK(wharf_event_record(l.event, PER_THREAD, NULL));
+        t_pause_us(20000);
+        T_STATUS(WHARF_ENOTREADY, wharf_event_query(l.event, 2));
+    }
+    t_barrier();
+    if (t_me == 1)
+        T_OK(wharf_notify_record(l.notify, NULL));
+    T_OK(wharf_event_synchronize(l.event, 2, 0));
+    T_OK(wharf_event_query(l.event, 1));
+    T_OK(wharf_notify_destroy(&l.notify));
+    T_OK(wharf_event_destroy(&l.event));
+    t_close(node);
+    t_live_check(NULL);
+}
+
 typedef struct worker {
     MPI_Comm comm;
     int index;
@@ -226,6 +271,7 @@ static void events_while_copying(void)
 static const t_case cases[] = {
     {"wait_before_record", wait_before_record, T_ANY},
     {"many_threads", many_threads, T_ANY},
+    {"per_thread_streams", per_thread_streams, T_CUDA},
     {"two_nodes_in_threads", two_nodes_in_threads, T_ANY},
     {"events_while_copying", events_while_copying, T_ANY},
     {NULL, NULL, 0},

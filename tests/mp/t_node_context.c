@@ -4,6 +4,7 @@
  * the only call that changes the current one, and every call works whatever is
  * current, nothing included.
  */
+#include "t_driver.h"
 #include "t_group.h"
 
 #include <mpi.h>
@@ -116,6 +117,40 @@ static void keep_current(void)
     t_live_check(NULL);
 }
 
+/* A stream of a context that the program made beside the primary one: the
+ * driver may record no event there, and then it is said what would do. */
+static void other_context(void)
+{
+    wharf_node *node = t_open();
+    uintptr_t own = t_context_current(node);
+    int (*create)(void **, unsigned, int), (*destroy)(void *);
+    void *context = NULL;
+    wharf_stream stream;
+    wharf_status status;
+    wharf_event *event;
+
+    if (!t_argument("other", 0)) {
+        t_close(node);
+        return;
+    }
+    t_driver_find("cuCtxCreate_v2", &create);
+    t_driver_find("cuCtxDestroy_v2", &destroy);
+    T_OK(wharf_event_create(node, 0, &event));
+    t_driver_must(create(&context, 0, t_context_device(node)), "cuCtxCreate");
+    stream = t_stream_create(node);
+    status = t_me ? WHARF_OK : wharf_event_record(event, stream, NULL);
+    if (t_me == 0 && (t_mode_get() == T_FAKE || status != WHARF_OK))
+        t_check_refusal(__FILE__, __LINE__, "wharf_event_record", WHARF_EARG,
+                        status, "another context");
+    T_EQ_INT((uintptr_t)context, t_context_current(node));
+    t_stream_sync(node, stream);
+    t_stream_destroy(node, stream);
+    t_driver_must(destroy(context), "cuCtxDestroy");
+    t_context_set(node, own);
+    T_OK(wharf_event_destroy(&event));
+    t_close(node);
+}
+
 static void *in_thread(void *argument)
 {
     wharf_node *node = argument;
@@ -143,6 +178,7 @@ static const t_case cases[] = {
     {"closed", closed, T_CUDA},
     {"keep_current", keep_current, T_CUDA},
     {"new_thread", new_thread, T_CUDA},
+    {"other_context", other_context, T_CUDA},
     {NULL, NULL, 0},
 };
 

@@ -120,12 +120,17 @@ static wharf_buffer *buffers[2]; /* of the device, of the host */
 static wharf_event *event;
 static wharf_notify *notify;
 static wharf_barrier *barrier;
+static wharf_stream old_stream;
 
 static void make_all(void)
 {
     wharf_buffer_options options = WHARF_BUFFER_OPTIONS_INIT;
+    void *const *table = NULL;
 
     buffers[0] = t_attach(node, 100000, 0);
+    T_OK(wharf_buffer_pointer_table(buffers[0], &table));
+    if (t_me == ruined)
+        old_stream = t_stream_create(node);
     options.space = WHARF_SPACE_HOST;
     T_OK(wharf_buffer_attach(node, 100000, &options, &buffers[1]));
     T_OK(wharf_event_create(node, ruined, &event));
@@ -178,6 +183,7 @@ static void reset(void)
         t_driver_expect_leaks();
         t_driver_reset(node, false);
         refused_here(NULL);
+        refused_here(old_stream);
     }
     t_barrier();
     give_all_back();
@@ -198,6 +204,7 @@ static void reset_and_on(void)
         own = t_memory_new(node, T_KIND_PLAIN, 0, 4 << 20, 0);
         stream = t_stream_create(node);
         refused_here(NULL);
+        refused_here(old_stream);
         refused_here(stream);
     }
     t_barrier();
@@ -214,6 +221,89 @@ static void reset_and_on(void)
     t_close(node);
 }
 
+/* Words that the GPU reports to and the CPU looks at, and what messages to
+ * other nodes go through: the CPU may look after the reset as well. */
+typedef struct looked_at {
+    wharf_notify *notify;
+    wharf_barrier *barrier;
+    wharf_ring *ring;
+    wharf_exchange *exchange;
+    wharf_buffer *field;
+} looked_at;
+
+static looked_at look_begin(void)
+{
+    int next = (t_me + 1) % t_ranks, before = (t_me + t_ranks - 1) % t_ranks;
+    wharf_notify_options kernel = WHARF_NOTIFY_OPTIONS_INIT;
+    wharf_ring_options options = WHARF_RING_OPTIONS_INIT;
+    looked_at all = {.field = t_attach(node, 8192, WHARF_BUFFER_ZERO)};
+    wharf_exchange_box boxes[] = {{all.field, 0, {4096, 1, 1}, {0, 0}},
+                                  {all.field, 4096, {4096, 1, 1}, {0, 0}}};
+    wharf_exchange_transfer transfers[] = {{next, 0, 0, &boxes[0], NULL},
+                                           {before, 0, 0, NULL, &boxes[1]}};
+
+    kernel.mechanism = WHARF_MECHANISM_KERNEL;
+    options.slots = 4;
+    options.slot_bytes = 4096;
+    options.producer = ruined;
+    T_OK(wharf_notify_create(node, ruined, &kernel, &all.notify));
+    T_OK(wharf_barrier_create(node, 0, NULL, &kernel, &all.barrier));
+    T_OK(wharf_ring_create(node, &options, &all.ring));
+    T_OK(wharf_exchange_create(node, MPI_COMM_WORLD, 2, transfers, NULL,
+                               &all.exchange));
+    return all;
+}
+
+/* A round on the way to other nodes, which a thread drives: the ruined rank
+ * started it before. */
+static void finish_round(wharf_exchange *exchange)
+{
+    if (t_me != ruined) {
+        T_OK(wharf_exchange_start(exchange, NULL));
+        T_OK(wharf_exchange_finish(exchange, NULL));
+        t_stream_sync(node, NULL);
+    }
+    t_barrier();
+    t_pause_us(20000);
+    if (t_me == ruined)
+        T_REFUSES(WHARF_EFAULT, "cuCtxGetId",
+                  wharf_exchange_finish(exchange, t_stream_create(node)));
+}
+
+static void reset_and_look(void)
+{
+    looked_at all = look_begin();
+    bool remote = t_argument("remote", 0);
+    void *slot = NULL;
+
+    if (t_me == ruined) {
+        if (remote)
+            T_OK(wharf_exchange_start(all.exchange, NULL));
+        t_stream_sync(node, NULL);
+        t_driver_expect_leaks();
+        t_driver_reset(node, true);
+        T_OK(wharf_barrier_check(all.barrier));
+        T_OK(wharf_notify_check(all.notify));
+        T_REFUSES(WHARF_EFAULT, "cuCtxGetId",
+                  wharf_ring_produce_begin(all.ring, NULL, &slot, NULL));
+        T_OK(wharf_ring_check(all.ring));
+    }
+    t_barrier();
+    if (remote)
+        finish_round(all.exchange);
+    T_SAME(wharf_exchange_destroy(&all.exchange));
+    T_SAME(wharf_ring_destroy(&all.ring));
+    T_SAME(wharf_notify_destroy(&all.notify));
+    T_SAME(wharf_barrier_destroy(&all.barrier));
+    T_SAME(wharf_buffer_detach(&all.field));
+    T_CHECK(!all.exchange && !all.ring && !all.notify && !all.barrier);
+    /* A message that is still under way keeps its memory. */
+    if (remote && t_me == ruined)
+        wharf_ignore(wharf_node_close(&node));
+    else
+        close_and_check();
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -227,12 +317,17 @@ int main(int argc, char **argv)
         {"write_protected", write_protected},
         {"reset", reset},
         {"reset_and_on", reset_and_on},
+        {"reset_and_look", reset_and_look},
     };
+    int level;
 
     t_arguments(argc, argv);
     t_mode_check();
     T_CHECK(t_mode_get() != T_HOST);
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv,
+                    t_argument("threads", 0) ? MPI_THREAD_MULTIPLE
+                                             : MPI_THREAD_SINGLE,
+                    &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &t_me);
     MPI_Comm_size(MPI_COMM_WORLD, &t_ranks);
     ruined = (int)t_argument("ruined", t_ranks - 1);

@@ -369,6 +369,13 @@ static wharf_status way(const t_pair *pair)
     return status;
 }
 
+/* Where pages of this process cannot be locked the driver allocates some. */
+static bool driver_helps_out(const char *where)
+{
+    return strcmp(where, "cuMemHostRegister") == 0 ||
+           strcmp(where, "cuMemHostGetDevicePointer") == 0;
+}
+
 static void faults(t_pair *pair)
 {
     static const int codes[] = {2, 801};
@@ -390,6 +397,8 @@ static void faults(t_pair *pair)
                 T_OK(status);
                 break;
             }
+            if (status == WHARF_OK && driver_helps_out(where))
+                continue;
             if (status == WHARF_OK)
                 T_FAIL("%s failed and nobody saw it", where);
             wharf_last_error(&error);

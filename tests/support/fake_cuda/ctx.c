@@ -50,7 +50,6 @@ static CUresult ctx_new(int phys, bool primary, unsigned flags, fc_ctx **made)
         fc.device[phys].primary_handle = ctx->handle;
     ctx->legacy = fc_stream_new(ctx, CU_STREAM_DEFAULT, 0);
     ctx->legacy->legacy = true;
-    ctx->per_thread = fc_stream_new(ctx, CU_STREAM_DEFAULT, 0);
     fc_live(FC_L_CONTEXT, 1);
     *made = ctx;
     return CUDA_SUCCESS;

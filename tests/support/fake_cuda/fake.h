@@ -351,13 +351,12 @@ struct fc_ctx {
     fc_ctx *next; /* once it is destroyed */
     int phys;
     unsigned long long id; /* different for every context */
-    bool primary;
-    bool dying; /* streams give up their waits */
+    bool primary, dying;   /* dying: streams give up their waits */
     unsigned flags;
     uint64_t peers; /* enabled, by physical index */
     fc_stream *legacy;
-    fc_stream *per_thread;
-    fc_stream *streams; /* created ones */
+    fc_stream *per_thread; /* of each thread that has used it */
+    fc_stream *streams;    /* created ones */
 };
 
 fc_ctx *fc_ctx_current(void);
@@ -375,6 +374,7 @@ struct fc_stream {
     uint64_t handle; /* 0: a context's own stream */
     fc_ctx *ctx;
     fc_stream *next;
+    pthread_t user; /* of a per-thread one */
     int refs;
     unsigned flags;
     int priority;

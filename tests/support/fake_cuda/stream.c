@@ -256,7 +256,8 @@ static void order_after_others(fc_stream *s, fc_op *op)
             op_depend(op, ctx->legacy);
         return;
     }
-    op_depend(op, ctx->per_thread);
+    for (fc_stream *o = ctx->per_thread; o; o = o->next)
+        op_depend(op, o);
     for (fc_stream *o = ctx->streams; o; o = o->next)
         if (!(o->flags & CU_STREAM_NON_BLOCKING))
             op_depend(op, o);
@@ -322,8 +323,9 @@ static fc_stream *first_busy(fc_ctx *ctx)
 {
     if (fc_stream_busy(ctx->legacy))
         return ctx->legacy;
-    if (fc_stream_busy(ctx->per_thread))
-        return ctx->per_thread;
+    for (fc_stream *s = ctx->per_thread; s; s = s->next)
+        if (fc_stream_busy(s))
+            return s;
     for (fc_stream *s = ctx->streams; s; s = s->next)
         if (fc_stream_busy(s))
             return s;
@@ -344,6 +346,21 @@ CUresult fc_ctx_drain(fc_ctx *ctx)
     return r;
 }
 
+static fc_stream *per_thread(fc_ctx *ctx)
+{
+    fc_stream *s = ctx->per_thread;
+
+    while (s && !pthread_equal(s->user, pthread_self()))
+        s = s->next;
+    if (s)
+        return s;
+    s = fc_stream_new(ctx, CU_STREAM_DEFAULT, 0);
+    s->user = pthread_self();
+    s->next = ctx->per_thread;
+    ctx->per_thread = s;
+    return s;
+}
+
 CUresult fc_stream_find(const char *call, CUstream handle, fc_stream **stream)
 {
     fc_ctx *ctx = fc_ctx_current();
@@ -358,7 +375,7 @@ CUresult fc_stream_find(const char *call, CUstream handle, fc_stream **stream)
     }
     if (!ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
-    *stream = handle == CU_STREAM_PER_THREAD ? ctx->per_thread : ctx->legacy;
+    *stream = handle == CU_STREAM_PER_THREAD ? per_thread(ctx) : ctx->legacy;
     return CUDA_SUCCESS;
 }
 

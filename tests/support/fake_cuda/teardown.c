@@ -47,7 +47,11 @@ static void streams_go(fc_ctx *ctx)
     }
     ctx->streams = NULL;
     fc_stream_close(ctx->legacy);
-    fc_stream_close(ctx->per_thread);
+    for (fc_stream *s = ctx->per_thread; s; s = next) {
+        next = s->next;
+        fc_stream_close(s);
+    }
+    ctx->per_thread = NULL;
 }
 
 static long allocations_in(const fc_region *r)
