@@ -99,7 +99,7 @@ tests_of() { # FILE
     host_space) echo 'host_space' ;;
     join | publish) echo 'join' ;;
     mechanism | pad) echo 'mechanism|notify_|barrier' ;;
-    meet) echo 'node_astray|buffer_(errors|many|options)|event_basic|digests' ;;
+    meet) echo 'node_astray|buffer_(errors|many|options)|event_[bl]|digests' ;;
     node_print*) echo 'node_|info\.' ;;
     node_links) echo 'node_|placement|stats|buffer_degraded' ;;
     node*) echo 'node_|placement|stats|digests' ;;

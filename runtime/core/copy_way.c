@@ -18,7 +18,7 @@
  * Within one GPU a kernel is ahead in everything up to 1 MiB: 1.4 to 1.8 us of
  * the GPU's time where the driver's copy takes 1.7 to 2.0, and 2.8 of the
  * host's to its 3.6. Where ranks share the GPU by time slices too: the driver's
- * copy waits for the same slice (0.7 to 2.4 ms beside a rank that computes).
+ * copy waits for the same slice (0.4 to 2.4 ms beside a rank that computes).
  */
 #include <stdio.h>
 
@@ -56,11 +56,6 @@ static bool is_host(wi_copy_place place)
 {
     return place == WI_COPY_PLACE_HOST || place == WI_COPY_PLACE_PAGEABLE ||
            place == WI_COPY_PLACE_CPU;
-}
-
-static bool is_beyond(wi_copy_place place)
-{
-    return place == WI_COPY_PLACE_FAR || place == WI_COPY_PLACE_PAGEABLE;
 }
 
 wharf_copy_between wi_copy_between(const wi_copy_facts *f)
@@ -120,7 +115,7 @@ wharf_copy_way wi_copy_choose(const wi_copy_facts *f, const wi_copy_box *box,
     if (f->to == WI_COPY_PLACE_PAGEABLE || f->from == WI_COPY_PLACE_PAGEABLE)
         return because(WHARF_COPY_ENGINE, reason,
                        "pageable memory on one side, staged by the driver");
-    if (is_beyond(f->to) || is_beyond(f->from))
+    if (f->to == WI_COPY_PLACE_FAR || f->from == WI_COPY_PLACE_FAR)
         return because(WHARF_COPY_ENGINE, reason,
                        "kernels of this GPU do not reach one side");
     if (!f->kernels)
@@ -178,12 +173,14 @@ wharf_status wharf_copy_kernel_most(const wharf_node *node,
         ((int)between < 0 || between > WHARF_COPY_WITH_HOST))
         status = wi_fail(WHARF_EARG, "see wharf_copy_between", "between is %d",
                          (int)between);
+    if (status == WHARF_OK && notify != 0 && notify != 1)
+        status = wi_fail(WHARF_EARG, "pass 0 or 1", "notify is %d", notify);
     if (status == WHARF_OK && !bytes)
         status = wi_fail(WHARF_EARG, "pass the address of a variable",
                          "bytes is NULL");
     if (status == WHARF_OK) {
         wi_copy_facts facts;
-        wi_copy_facts_find(node, notify != 0, &facts);
+        wi_copy_facts_find(node, notify == 1, &facts);
         *bytes = wi_copy_kernel_most(&facts, between);
     }
     return wi_call_end(status);

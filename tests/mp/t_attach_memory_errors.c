@@ -2,6 +2,7 @@
 /* Memory that the ranks had before and that cannot be shared: refused on all
  * ranks with one sentence that names the kind and the remedy. */
 #include "attach_memory.h"
+#include "unit/t_stderr.h"
 
 #include <mpi.h>
 #include <string.h>
@@ -204,6 +205,35 @@ static void passed_on(void)
     t_close(node);
 }
 
+/* What cannot be refused any more is told. */
+static void freed_before_detach(void)
+{
+    wharf_node *node = NULL;
+
+    T_OK(wharf_node_open(MPI_COMM_SELF, NULL, &node));
+    for (int early = 0; early < 2; early++) {
+        t_memory m = t_memory_new(node, t_mine_usual(), 0, 3 << 20, 0);
+        wharf_buffer *buffer = t_mine_attached(node, m.pointer, m.bytes, 0);
+        wharf_status status;
+        t_stderr caught;
+        char text[1000];
+
+        if (early)
+            t_memory_free(node, &m);
+        t_stderr_catch(&caught);
+        status = wharf_buffer_detach(&buffer);
+        t_stderr_release(&caught);
+        T_OK(status);
+        T_CONTAINS(early ? "was freed before its buffer was detached" : "",
+                   t_stderr_next(&caught, text, sizeof text));
+        T_EQ_INT(early, text[0] != '\0');
+        t_stderr_done(&caught);
+        if (!early)
+            t_memory_free(node, &m);
+    }
+    t_close(node);
+}
+
 static const t_case cases[] = {
     {"refused", refused, T_ANY},
     {"on_stack", on_stack, T_ANY},
@@ -211,6 +241,7 @@ static const t_case cases[] = {
     {"bad_input", bad_input, T_ANY},
     {"beyond_pieces", beyond_pieces, T_CUDA},
     {"passed_on", passed_on, T_ANY},
+    {"freed_before_detach", freed_before_detach, T_FAKE},
     {NULL, NULL, 0},
 };
 

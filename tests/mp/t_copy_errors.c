@@ -234,6 +234,8 @@ static void queries(void)
                                   &way, reason));
     T_REFUSES(WHARF_EARG, "between is",
               wharf_copy_kernel_most(node, (wharf_copy_between)3, 0, &most));
+    T_REFUSES(WHARF_EARG, "notify is 2",
+              wharf_copy_kernel_most(node, WHARF_COPY_ONE_GPU, 2, &most));
     T_REFUSES(WHARF_EARG, "bytes is NULL",
               wharf_copy_kernel_most(node, WHARF_COPY_ONE_GPU, 0, NULL));
     T_EQ_INT(99, way);

@@ -179,6 +179,29 @@ static void late_before_first(void)
     end(&g);
 }
 
+/* The CPU puts in the start already what the receiver is ready for. */
+static void put_by_start(void)
+{
+    ground g = begin(1, true, WHARF_SWITCH_UNSET, WHARF_SWITCH_UNSET);
+    char *field = memory(&g, g.field);
+    bool by_mpi = getenv("WHARF_EXCHANGE_REMOTE") != NULL ||
+                  wharf_node_size(g.node) != t_ranks;
+
+    memset(field + offset_of(0, 0, false), sent_by(t_me, 0, 0), BYTES);
+    if (t_me != 0)
+        T_OK(wharf_exchange_start(g.x, g.stream));
+    t_barrier();
+    if (t_me == 0)
+        T_OK(wharf_exchange_start(g.x, g.stream));
+    t_barrier();
+    if (t_me == 1 && !by_mpi)
+        T_EQ_INT(sent_by(0, 0, 0),
+                 (unsigned char)field[offset_of(0, 0, true) + BYTES - 1]);
+    t_barrier();
+    T_OK(wharf_exchange_finish(g.x, g.stream));
+    end(&g);
+}
+
 static void sets_one(void)
 {
     many(1, false, WHARF_SWITCH_UNSET);
@@ -367,6 +390,7 @@ int main(int argc, char **argv)
 {
     static const t_case cases[] = {
         {"late_before_first", late_before_first, T_ANY},
+        {"put_by_start", put_by_start, T_HOST},
         {"sets_one", sets_one, T_ANY},
         {"sets_two", sets_two, T_ANY},
         {"sets_three", sets_three, T_ANY},

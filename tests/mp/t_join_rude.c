@@ -3,13 +3,14 @@
  * Programs that connect to a published buffer and do not do as they should:
  * they keep nobody out, cost the owner nothing, and get no more than was
  * offered. They speak by hand here, over plain sockets, with the rank that
- * published.
+ * published; and so does an owner that offers what is not one buffer.
  */
 #define _GNU_SOURCE
 #include "t_group.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/publish.h"
+#include "core/visit.h"
 
 #define BYTES 100000
 
@@ -38,6 +40,18 @@ static int connect_to(const char *name)
 
     T_CHECK(fd >= 0);
     T_EQ_INT(0, connect(fd, (struct sockaddr *)&address, length));
+    return fd;
+}
+
+static int listen_at(const char *name)
+{
+    struct sockaddr_un address;
+    socklen_t length = wi_join_address(geteuid(), name, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    T_CHECK(fd >= 0);
+    T_EQ_INT(0, bind(fd, (struct sockaddr *)&address, length));
+    T_EQ_INT(0, listen(fd, 1));
     return fd;
 }
 
@@ -292,6 +306,60 @@ static void short_files(void)
     t_close(node);
 }
 
+/* An owner that admits whoever comes, and sends what it likes. */
+typedef struct rude_owner {
+    int listener;
+    wi_offer *offer;
+} rude_owner;
+
+static void *admit_one(void *argument)
+{
+    const wi_join_answer answer = {.magic = WI_JOIN_MAGIC,
+                                   .word = WI_JOIN_ADMITTED};
+    const rude_owner *owner = argument;
+    wi_join_question question;
+    int fd = accept(owner->listener, NULL, NULL);
+
+    T_CHECK(fd >= 0);
+    T_EQ_INT(sizeof question, read(fd, &question, sizeof question));
+    T_EQ_INT(sizeof answer, write(fd, &answer, sizeof answer));
+    T_OK(wi_offer_send(owner->offer, fd, WI_NEVER));
+    T_EQ_INT(0, read(fd, &question, sizeof question)); /* it has left */
+    close(fd);
+    return NULL;
+}
+
+/* A joiner takes nothing but one buffer, and leaves nothing of it behind. */
+static void not_one_buffer(void)
+{
+    wharf_node *node = t_open();
+    wharf_buffer *both[] = {t_attach(node, BYTES, 0), t_attach(node, BYTES, 0)};
+    rude_owner owner = {.listener = listen_at(name_here())};
+    wharf_joined_options options = WHARF_JOINED_OPTIONS_INIT;
+    wharf_joined *joined = NULL;
+
+    options.timeout_ms = 10000;
+    for (int count = 0; count <= 2; count += 2) {
+        wharf_stats before;
+        pthread_t thread;
+
+        T_OK(wi_offer_make(node, count, both, true, &owner.offer));
+        before = t_stats();
+        T_EQ_INT(0, pthread_create(&thread, NULL, admit_one, &owner));
+        T_REFUSES(WHARF_EPROTOCOL, "is not one buffer",
+                  wharf_join(name_here(), &options, &joined));
+        T_CHECK(joined == NULL);
+        T_EQ_INT(0, pthread_join(thread, NULL));
+        t_live_check(&before);
+        wi_offer_free(owner.offer);
+    }
+    close(owner.listener);
+    t_detach(both[0]);
+    t_detach(both[1]);
+    t_close(node);
+    t_live_check(NULL);
+}
+
 int main(int argc, char **argv)
 {
     static const t_case cases[] = {
@@ -302,6 +370,7 @@ int main(int argc, char **argv)
         {"no_shorter", no_shorter, T_HOST},
         {"forked", forked, T_HOST},
         {"short_files", short_files, T_HOST},
+        {"not_one_buffer", not_one_buffer, T_ANY},
         {NULL, NULL, 0},
     };
 

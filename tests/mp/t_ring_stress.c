@@ -3,8 +3,9 @@
  * Rings under disorder: everybody dawdles at random, consumers leave and join
  * at random, by streams and by the CPU, while the words' numbers wrap. Every
  * byte that anybody was given is checked. Sees the internals, to start near the
- * wrap.
+ * wrap; and to write by hand what a rescue writes for ranks that stay silent.
  */
+#include "core/ring.h"
 #include "core/signal.h"
 #include "t_group.h"
 
@@ -199,8 +200,99 @@ static void disorder(void)
     t_live_check(NULL);
 }
 
+/* ---- Let go ---------------------------------------------------------- */
+
+static void produce_one(void)
+{
+    void *slot;
+
+    T_OK(wharf_ring_produce_begin(s.ring, s.stream, &slot, NULL));
+    T_OK(wharf_ring_produce_end(s.ring, 1, s.stream));
+}
+
+static void consume_one(void)
+{
+    const void *slot;
+
+    T_OK(wharf_ring_consume_begin(s.ring, s.stream, &slot, NULL));
+    T_OK(wharf_ring_consume_end(s.ring, s.stream));
+}
+
+/* The producer's stream waits for consumers whose hosts do nothing. */
+static void let_go_producer(wharf_ring_mode mode)
+{
+    bool holds = t_me == 1 && mode == WHARF_RING_SHARED;
+    const void *slot;
+
+    if (t_me == 0)
+        produce_one();
+    if (holds) { /* so that it is this rank that is waited for */
+        uint32_t before = s.ring->control->answer;
+
+        T_OK(wharf_ring_consume_begin(s.ring, s.stream, &slot, NULL));
+        T_CHECK(s.ring->control->answer != before); /* wakes the producer */
+    }
+    t_barrier();
+    if (t_me == 0) {
+        produce_one();
+        wi_ring_let_go(s.node);
+        t_stream_sync(s.node, s.stream);
+    }
+    t_barrier();
+    if (holds)
+        T_OK(wharf_ring_consume_end(s.ring, s.stream));
+    else if (t_me != 0 && mode == WHARF_RING_ALL)
+        consume_one();
+    if (t_me == 1 || (t_me != 0 && mode == WHARF_RING_ALL))
+        consume_one();
+}
+
+/* The consumers' streams wait for a slot that the producer's never fills. */
+static void let_go_consumers(wharf_ring_mode mode)
+{
+    wharf_notify *never = NULL;
+
+    T_OK(wharf_notify_create(s.node, 0, NULL, &never));
+    if (t_me == 0) {
+        T_OK(wharf_notify_wait(never, 1, s.stream, 0));
+        produce_one();
+    } else if (t_me == 1 || mode == WHARF_RING_ALL) {
+        consume_one();
+        wi_ring_let_go(s.node);
+        t_stream_sync(s.node, s.stream);
+    }
+    t_barrier();
+    if (t_me == 1)
+        T_OK(wharf_notify_record(never, s.stream));
+    t_stream_sync(s.node, s.stream);
+    T_OK(wharf_notify_destroy(&never));
+}
+
+static void let_go(void)
+{
+    wharf_ring_options options = WHARF_RING_OPTIONS_INIT;
+
+    memset(&s, 0, sizeof s);
+    options.slots = 1;
+    options.slot_bytes = BYTES;
+    s.node = t_open();
+    s.stream = t_stream_create(s.node);
+    for (int mode = 0; mode < 2; mode++) {
+        options.mode = (wharf_ring_mode)mode;
+        T_OK(wharf_ring_create(s.node, &options, &s.ring));
+        let_go_producer(options.mode);
+        let_go_consumers(options.mode);
+        T_OK(wharf_ring_check(s.ring));
+        T_OK(wharf_ring_destroy(&s.ring));
+    }
+    t_stream_destroy(s.node, s.stream);
+    t_close(s.node);
+    t_live_check(NULL);
+}
+
 static const t_case cases[] = {
     {"disorder", disorder, T_ANY},
+    {"let_go", let_go, T_CUDA},
     {NULL, NULL, 0},
 };
 

@@ -12,8 +12,10 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,41 @@ ssize_t recv(int fd, void *buffer, size_t size, int flags)
         errno = EAGAIN;
     }
     return got;
+}
+
+/* What becomes of the library's writes to the rank's stdout. */
+typedef enum manner { PLAIN, PIECEMEAL, FAILING } manner;
+
+static _Atomic manner stdout_is = PLAIN;
+static _Atomic int writes; /* while it is not plain */
+
+/* -1 with errno, or how much of it is to go. */
+static ssize_t disturb(size_t size)
+{
+    static const int codes[] = {EINTR, EAGAIN};
+
+    if (writes++ == 1000)
+        T_FAIL("the same is written again and again");
+    if (stdout_is == PIECEMEAL && writes % 4 > 2)
+        return 1;
+    if (stdout_is == PIECEMEAL && writes % 4 == 0)
+        return (ssize_t)size;
+    errno = stdout_is == FAILING ? EIO : codes[writes % 4 - 1];
+    return -1;
+}
+
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    struct iovec part = {(void *)(uintptr_t)bytes, size};
+
+    if (fd == STDOUT_FILENO && stdout_is != PLAIN) {
+        ssize_t some = disturb(size);
+
+        if (some < 0)
+            return some;
+        part.iov_len = (size_t)some;
+    }
+    return writev(fd, &part, 1);
 }
 
 /* ---- The workers --------------------------------------------------------- */
@@ -69,6 +106,8 @@ static void rude_main(int argc, char **argv)
     if (strcmp(argv[2], "lines") == 0)
         for (int i = 0; i < 20000; i++)
             printf("line %d\n", i);
+    if (strcmp(argv[2], "few") == 0)
+        printf("one\ntwo\nthree\n");
     if (strcmp(argv[2], "left") == 0) {
         T_OK(wharf_worker_leave(&worker));
         for (;;)
@@ -391,6 +430,56 @@ static void slow_stdout_nonblocking(void)
     read_slowly(O_NONBLOCK);
 }
 
+/* Three lines of a worker while stdout does what it may; what came, the tags
+ * left out. */
+static void write_few(wharf_node *node, manner how, char *text, size_t room)
+{
+    int memory = memfd_create("output", MFD_CLOEXEC), saved, pid;
+    char line[128], tag[64];
+    wharf_worker *worker;
+
+    fflush(stdout);
+    saved = dup(STDOUT_FILENO);
+    T_CHECK(memory >= 0 && saved >= 0 && dup2(memory, STDOUT_FILENO) >= 0);
+    writes = 0;
+    stdout_is = how;
+    worker = start(node, "few", NULL);
+    expect_echo(worker);
+    pid = t_report(worker).pid;
+    t_worker_stop(worker);
+    stdout_is = PLAIN;
+    T_CHECK(dup2(saved, STDOUT_FILENO) >= 0);
+    close(saved);
+    snprintf(tag, sizeof tag, "[worker of rank %d, pid %d] ", t_me, pid);
+    FILE *file = fdopen(memory, "r");
+
+    T_CHECK(file != NULL);
+    rewind(file);
+    for (text[0] = '\0'; fgets(line, sizeof line, file) != NULL;) {
+        size_t length = strlen(text);
+
+        T_CONTAINS(tag, line);
+        snprintf(text + length, room - length, "%s", line + strlen(tag));
+    }
+    fclose(file);
+}
+
+/* In pieces and after interruptions every line comes whole; a stream that
+ * takes nothing is asked once a line, and holds up nobody. */
+static void odd_stdout(void)
+{
+    wharf_node *node = t_open();
+    char text[256];
+
+    write_few(node, PIECEMEAL, text, sizeof text);
+    T_EQ_STR("one\ntwo\nthree\n", text);
+    T_EQ_INT(3 * 4, writes);
+    write_few(node, FAILING, text, sizeof text);
+    T_EQ_STR("", text);
+    T_EQ_INT(3, writes);
+    t_close(node);
+}
+
 /* ---- Arguments ----------------------------------------------------------- */
 
 static void arguments(void)
@@ -470,6 +559,7 @@ int main(int argc, char **argv)
         {"full_stdout", full_stdout, T_HOST},
         {"slow_stdout", slow_stdout, T_HOST},
         {"slow_stdout_nonblocking", slow_stdout_nonblocking, T_HOST},
+        {"odd_stdout", odd_stdout, T_HOST},
         {"arguments", arguments, T_ANY},
         {"names", names, T_HOST},
         {"few_descriptors", few_descriptors, T_HOST},

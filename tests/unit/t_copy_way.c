@@ -83,6 +83,78 @@ static void expect(const wi_copy_facts *f, wi_copy_box box, wharf_copy_way way,
     T_CONTAINS(why, reason);
 }
 
+/* In either direction. */
+static void between(void)
+{
+    static const struct {
+        wi_copy_place here, there;
+        wharf_copy_between expected;
+    } rows[] = {
+        {WI_COPY_PLACE_DEVICE, WI_COPY_PLACE_DEVICE, WHARF_COPY_ONE_GPU},
+        {WI_COPY_PLACE_DEVICE, WI_COPY_PLACE_PEER, WHARF_COPY_TWO_GPUS},
+        {WI_COPY_PLACE_DEVICE, WI_COPY_PLACE_FAR, WHARF_COPY_TWO_GPUS},
+        {WI_COPY_PLACE_PEER, WI_COPY_PLACE_PEER, WHARF_COPY_TWO_GPUS},
+        {WI_COPY_PLACE_DEVICE, WI_COPY_PLACE_HOST, WHARF_COPY_WITH_HOST},
+        {WI_COPY_PLACE_PEER, WI_COPY_PLACE_PAGEABLE, WHARF_COPY_WITH_HOST},
+        {WI_COPY_PLACE_DEVICE, WI_COPY_PLACE_CPU, WHARF_COPY_WITH_HOST},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        wi_copy_facts f = {.to = rows[i].here, .from = rows[i].there};
+        wi_copy_facts back = {.to = rows[i].there, .from = rows[i].here};
+
+        T_EQ_INT(rows[i].expected, wi_copy_between(&f));
+        T_EQ_INT(rows[i].expected, wi_copy_between(&back));
+    }
+}
+
+/* What is asked for, and what cannot be, comes before any limit. */
+static void most(void)
+{
+    const wi_copy_facts good = {.kernels = true, .wanted_most = 8192};
+    wi_copy_facts f = good;
+
+    T_EQ_INT(8192, (intmax_t)wi_copy_kernel_most(&f, WHARF_COPY_ONE_GPU));
+    f.wanted = WI_COPY_WANTED_KERNEL;
+    T_CHECK(wi_copy_kernel_most(&f, WHARF_COPY_ONE_GPU) == UINT64_MAX);
+    f.wanted = WI_COPY_WANTED_ENGINE;
+    T_EQ_INT(0, (intmax_t)wi_copy_kernel_most(&f, WHARF_COPY_ONE_GPU));
+    f = good;
+    f.host = true;
+    T_EQ_INT(0, (intmax_t)wi_copy_kernel_most(&f, WHARF_COPY_ONE_GPU));
+    f = good;
+    f.kernels = false;
+    T_EQ_INT(0, (intmax_t)wi_copy_kernel_most(&f, WHARF_COPY_ONE_GPU));
+}
+
+/* Rows, and how the two sides are aligned. */
+static void shapes(void)
+{
+    wi_copy_facts f = {.kernels = true,
+                       .to = WI_COPY_PLACE_PEER,
+                       .from = WI_COPY_PLACE_DEVICE};
+    wi_copy_box rows = line(8191), odd = line(65536);
+
+    rows.rows = 1 << 20;
+    rows.to_pitch = rows.from_pitch = 16384;
+    expect(&f, rows, WHARF_COPY_KERNEL, "rows below 8 KiB");
+    rows.width = 8192;
+    expect(&f, rows, WHARF_COPY_ENGINE, "more bytes");
+    rows.width = 64;
+    f.from = WI_COPY_PLACE_HOST;
+    expect(&f, rows, WHARF_COPY_ENGINE, "more bytes");
+    f.from = WI_COPY_PLACE_DEVICE;
+    odd.to = (char *)odd.to + 1;
+    expect(&f, odd, WHARF_COPY_KERNEL, "few bytes");
+    odd.width = 65537;
+    expect(&f, odd, WHARF_COPY_ENGINE, "aligned");
+    f.wanted = WI_COPY_WANTED_KERNEL;
+    expect(&f, odd, WHARF_COPY_KERNEL, "WHARF_COPY=kernel");
+    f.wanted = WI_COPY_WANTED_AUTO;
+    odd.from = (const char *)odd.from + 1; /* both alike */
+    expect(&f, odd, WHARF_COPY_KERNEL, "few bytes");
+}
+
 static void known(void)
 {
     wi_copy_facts f = {.kernels = true,
@@ -120,6 +192,10 @@ static void known(void)
     expect(&f, line((1 << 20) + 1), WHARF_COPY_ENGINE, "more bytes");
     f.from = WI_COPY_PLACE_PEER;
     expect(&f, line(4096), WHARF_COPY_ENGINE, "time slices");
+    f.from = WI_COPY_PLACE_HOST;
+    expect(&f, line(4096), WHARF_COPY_ENGINE, "time slices");
+    f.to = WI_COPY_PLACE_PAGEABLE;
+    expect(&f, line(16), WHARF_COPY_ENGINE, "pageable");
 }
 
 int main(void)
@@ -149,6 +225,9 @@ int main(void)
                     check_one(&f, &(wi_copy_box){0});
                     check_order(&f);
                 }
+    between();
+    most();
+    shapes();
     known();
     return 0;
 }
