@@ -104,7 +104,8 @@ WHARF_BEGIN_DECLS
  * @return WHARF_OK (enqueued; on the host backend done); WHARF_EARG (a bad
  *         rank, range, pointer or stream, overlap, a segment that the caller
  *         may only read); WHARF_ESTATE (detached); WHARF_EUNSUPPORTED
- *         (capturing, and the source is pageable memory); WHARF_ELIMIT;
+ *         (capturing, and the source is pageable memory); WHARF_ELIMIT (a
+ *         kernel would copy it in 2^31 pieces or more);
  *         WHARF_ETIMEDOUT, WHARF_EPEER (pageable memory, see above);
  *         WHARF_EDRIVER; WHARF_EFAULT
  */
@@ -245,7 +246,8 @@ WHARF_API const char *wharf_copy_way_name(wharf_copy_way way);
  * @param node    an open node
  * @param between what the copy goes between
  * @param notify  1: with a notify behind it, 0: without
- * @param[out] bytes 0: none does, SIZE_MAX: all do that kernels can reach
+ * @param[out] bytes 0: none does (so on the host backend), SIZE_MAX: all do
+ *                   that kernels can reach
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE
  */
 WHARF_API WHARF_MUSTCHECK wharf_status

@@ -9,6 +9,10 @@
  *     ...                                   wharf_buffer_segment(b, rank, ...);
  *     wharf_buffer_detach(&buffer);         wharf_leave(&joined);
  *
+ * "Without MPI" means that the joiner neither initialises it nor is launched by
+ * it. These headers and the library name its types, so the joiner is compiled
+ * and linked like a rank's program (mpicc).
+ *
  * A joiner runs on the same machine, as the same user unless others are named,
  * and gets the memory for reading unless writing is offered. The job neither
  * waits for joiners nor does it notice them: what a joiner reads may be half

@@ -2,6 +2,11 @@
 /*
  * A node: the ranks that can share memory, and their GPUs.
  *
+ * A collective call is made by every rank of the node, on all of them in the
+ * same order, from any thread; one that comes while another one of the node
+ * runs waits for it. Those that are collective on a communicator call MPI: from
+ * MPI's main thread only, below MPI_THREAD_SERIALIZED.
+ *
  * When a rank dies. The others learn it by WHARF_EPEER: from collective calls,
  * which all answer so from then on, and from whatever holds the calling thread
  * for that rank. A stream on a GPU waits for it for good; so wait for streams
@@ -19,6 +24,7 @@
  * with it: that rank's calls and all collective ones answer WHARF_EFAULT from
  * then on and name the reset, destroy, detach and close give back what is left,
  * and the ranks may open another node. What the others mapped stays readable.
+ * No thread of the rank may be in a call of Wharf at the moment of the reset.
  */
 #ifndef WHARF_NODE_H
 #define WHARF_NODE_H
@@ -116,7 +122,7 @@ typedef struct wharf_device {
     char uuid[48]; /* "GPU-..." or "MIG-...", empty on the host backend */
     char pci[16];  /* "0000:06:00.0", empty on the host backend */
     char name[64]; /* "NVIDIA H200"; "host" on the host backend */
-    uint64_t memory_bytes;
+    uint64_t memory_bytes; /* of the GPU or instance; 0 on the host backend */
     int distance; /* NUMA distance of the rank's CPUs to it, 10 = local,
                      -1 = unknown */
     char reason[WHARF_MAX_REASON + 1]; /* why this rank has this GPU */
@@ -190,8 +196,8 @@ WHARF_BEGIN_DECLS
  * @param[out] node the node, to be given to wharf_node_close; untouched on
  *                  failure
  * @return WHARF_OK; WHARF_EARG; WHARF_ESTATE (MPI not initialised or already
- *         finalised, thread level too low, forked child); WHARF_ECONFIG
- *         (environment);
+ *         finalised, or not to be called from this thread; forked child);
+ *         WHARF_ECONFIG (environment);
  *         WHARF_EMISMATCH; WHARF_ENODEV (backend cuda, a rank has no usable
  *         GPU; a GPU for one process would have to serve several);
  *         WHARF_EDEGRADED (strict, refuse_bad); WHARF_ELIMIT;

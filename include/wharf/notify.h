@@ -42,9 +42,10 @@ typedef enum wharf_mechanism {
  * WHARF_NOTIFY_OPTIONS_INIT. They must agree on all ranks. */
 typedef struct wharf_notify_options {
     size_t struct_size;
-    wharf_mechanism mechanism; /* AUTO, or for every pair this one (the host
-                                  backend has HOST only); WHARF_MECHANISM:
-                                  auto, kernel, mem-ops, hybrid */
+    wharf_mechanism mechanism; /* AUTO, or for every pair this one; on the host
+                                  backend it is HOST whatever is asked for.
+                                  WHARF_MECHANISM: auto, kernel, mem-ops,
+                                  hybrid */
     wharf_switch capturable;   /* on: every operation may be captured into a
                                   graph; default: those whose mechanism allows
                                   it at no cost (kernel). Barriers may always
@@ -70,7 +71,10 @@ WHARF_BEGIN_DECLS
  * @param options NULL for defaults
  * @param[out] notify the notify, to be given to wharf_notify_destroy;
  *                    untouched on failure
- * @return WHARF_OK; WHARF_EARG; WHARF_EMISMATCH; WHARF_ESTATE; WHARF_ELIMIT;
+ * @return WHARF_OK; WHARF_EARG; WHARF_EMISMATCH; WHARF_ESTATE; WHARF_ELIMIT
+ *         (the 131072 words for signals of one rank are taken: a notify takes
+ *         as many as the node has ranks, of its waiter's; a barrier up to
+ *         three times as many as it has members, of every member's);
  *         WHARF_ENOMEM; WHARF_EDEVMEM; WHARF_EDEGRADED (strict, and the words
  *         would lie in host memory); WHARF_EUNSUPPORTED (the mechanism asked
  *         for is not possible here); WHARF_EDRIVER; WHARF_ETIMEDOUT;

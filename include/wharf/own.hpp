@@ -83,19 +83,30 @@ inline wharf_error record_of(wharf_status status, const char *cause,
 
 } // namespace detail
 
+namespace detail
+{
+
+/* For calls all of whose failures leave a record. */
+[[noreturn]] inline void fail(wharf_status status)
+{
+    wharf_error record;
+    wharf_last_error(&record);
+    if (record.status != status)
+        record = record_of(status, wharf_status_text(status), "");
+    throw error(record);
+}
+
+} // namespace detail
+
 /* Throws what a call of the C interface left in this thread's record, unless
  * its status is WHARF_OK. WHARF_ENOTREADY and WHARF_ECLOSED leave none: there
  * the status speaks for itself. Local. */
 inline void check(wharf_status status)
 {
-    if (status == WHARF_OK)
-        return;
-    wharf_error record;
-    wharf_last_error(&record);
-    if (status == WHARF_ENOTREADY || status == WHARF_ECLOSED ||
-        record.status != status)
-        record = detail::record_of(status, wharf_status_text(status), "");
-    throw error(record);
+    if (status == WHARF_ENOTREADY || status == WHARF_ECLOSED)
+        throw error(detail::record_of(status, wharf_status_text(status), ""));
+    if (status != WHARF_OK)
+        detail::fail(status);
 }
 
 /* ---- Spans ------------------------------------------------------------- */

@@ -339,8 +339,10 @@ class joined
         const wharf_joined_options &options = WHARF_JOINED_OPTIONS_INIT)
     {
         wharf_joined *handle = nullptr;
+        wharf_status status = wharf_join(name.c_str(), &options, &handle);
+        if (status != WHARF_OK)
+            detail::fail(status); /* WHARF_ENOTREADY has a record too */
 
-        check(wharf_join(name.c_str(), &options, &handle));
         own_ = detail::local_owner<wharf_joined, wharf_leave>(handle);
     }
     /* Local: wharf_leave. */

@@ -116,7 +116,8 @@ typedef struct wharf_ring_info {
     wharf_path path;           /* from the calling rank to them */
     wharf_mechanism mechanism; /* of the calling rank's waits; never AUTO */
     int consumers;             /* that consume now */
-    int consuming;             /* 1: the caller is one of them */
+    int consuming;             /* 1: the caller is one of them, or has joined
+                                  and will be when the producer next begins */
     int closed;                /* 1: by the producer */
     uint64_t issued;           /* slots that the producer's host has ended */
     uint64_t mine; /* slots that the caller's host has ended, as producer or

@@ -12,7 +12,8 @@
  * Every counter: name, meaning. "live_" counters and pooled_bytes go up and
  * down, and are 0 when every node is closed; only a communicator that could not
  * be freed, since a rank had died or stayed away, remains in
- * live_communicators. The others only grow.
+ * live_communicators. (The duplicate that goes with a communicator of the
+ * program is not counted.) The others only grow.
  */
 #define WHARF_STATS_LIST(X)                                                    \
     X(live_nodes, "open nodes")                                                \

@@ -124,8 +124,9 @@ WHARF_API wharf_scope wharf_status_scope(wharf_status status);
  *
  * Local, any thread. A successful call leaves the record of an earlier failure
  * in place, and so do WHARF_ENOTREADY and WHARF_ECLOSED, which are answers and
- * not failures. After a failed collective call every rank holds the same
- * record: that of the lowest rank that failed.
+ * not failures (that of wharf_join alone has a record of its own). After a
+ * failed collective call every rank holds the same record: that of the lowest
+ * rank that failed.
  *
  * @param[out] error the record, owned by the caller; status WHARF_OK and empty
  *                   strings if no call of this thread has failed yet.

@@ -211,7 +211,7 @@ WHARF_API WHARF_MUSTCHECK wharf_status wharf_topo_gpu(const wharf_topo *topo,
  * @param capacity       its length in entries
  * @param[out] ranks     the number of entries
  * @return WHARF_OK; WHARF_EARG (the cause names the entry); WHARF_ELIMIT (more
- *         entries than capacity)
+ *         entries than capacity, an index of WHARF_TOPO_INDICES or more)
  */
 WHARF_API WHARF_MUSTCHECK wharf_status wharf_binding_parse(
     const char *text, wharf_binding *bindings, int capacity, int *ranks);

@@ -97,13 +97,13 @@ typedef struct wharf_worker_options {
                             is waited for, and neither answers nor calls
                             wharf_worker_alive nor ends for so long; 0: no
                             limit */
-    int stop_ms;         /* what wharf_worker_stop waits before it kills */
-    int restarts;        /* most restarts; -1: no limit */
-    int backoff_ms;      /* a worker that died before any message went to
-                            or from it is
-                            started again after so long, doubled for each in a
-                            row; others at once */
-    int backoff_most_ms; /* the most of it */
+    int stop_ms;         /* what wharf_worker_stop waits before it kills;
+                            INIT: 2000, 0: not at all */
+    int restarts;        /* most restarts; INIT: 16, 0: none, -1: no limit */
+    int backoff_ms;      /* a worker that died before any message went to or
+                            from it is started again after so long, doubled
+                            for each in a row; others at once; INIT: 100 */
+    int backoff_most_ms; /* the most of it; INIT: 10000 */
     wharf_switch tag;    /* unset, on: each line that the worker writes to its
                             stdout and stderr goes to the rank's as "[worker of
                             rank R, pid P] line", in pieces if it is longer

@@ -247,10 +247,9 @@ wharf_status wharf_buffer_granularity(const wharf_node *node, wharf_space space,
             ? node->host_driver.ops ? &node->host_driver : &node->host_way
             : &node->device_way[node->device_first];
     if (!way->ops)
-        return wi_call_end(wi_fail(WHARF_EUNSUPPORTED,
-                                   "see wharf-info for what is possible",
-                                   "no memory of this space can be shared: %s",
-                                   node->host_way.reason));
+        return wi_call_end(
+            wi_fail(WHARF_EUNSUPPORTED, "see wharf-info for what is possible",
+                    "no memory of this space can be shared: %s", way->reason));
     *bytes = way->granularity;
     return wi_call_end(status);
 }

@@ -168,6 +168,9 @@ static wharf_status options_read(const wharf_plan_options *options,
         full->placement > WHARF_PLACEMENT_ROUND_ROBIN)
         return wi_fail(WHARF_EARG, NULL, "placement %d does not exist",
                        (int)full->placement);
+    if (full->refuse_bad != 0 && full->refuse_bad != 1)
+        return wi_fail(WHARF_EARG, "pass 0 or 1", "options.refuse_bad is %d",
+                       full->refuse_bad);
     if (full->gpus < 0 || (full->gpus && !full->gpu))
         return wi_fail(WHARF_EARG, NULL, "options.gpus is %d%s", full->gpus,
                        full->gpu ? "" : " and options.gpu is NULL");

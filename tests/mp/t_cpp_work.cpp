@@ -149,7 +149,9 @@ static void published()
     MPI_Barrier(node.communicator());
     if (me == 0) {
         options.note = "a note";
-        THROWS(WHARF_ENOTREADY, wharf::joined{name});
+        wharf::error none = thrown(__LINE__, [&] { wharf::joined{name}; });
+        CHECK(none.status() == WHARF_ENOTREADY);
+        CHECK(std::string(none.what()).find(name) != std::string::npos);
         buffer.publish(name, options);
         THROWS(WHARF_ESTATE, buffer.publish(name));
         THROWS(WHARF_EARG, buffer.publish("no good name"));

@@ -67,6 +67,9 @@ static void arguments(void)
     options.placement = (wharf_placement)4;
     T_STATUS(WHARF_EARG, wharf_plan_make(topo, 1, NULL, &options, &plan));
     options.placement = WHARF_PLACEMENT_AUTO;
+    options.refuse_bad = 2;
+    T_STATUS(WHARF_EARG, wharf_plan_make(topo, 1, NULL, &options, &plan));
+    options.refuse_bad = 0;
     options.gpus = 2;
     T_STATUS(WHARF_EARG, wharf_plan_make(topo, 1, NULL, &options, &plan));
     options.gpus = 0;
