@@ -189,6 +189,17 @@ is_usable() { # FILE
 
 # ---- One at a time -----------------------------------------------------------
 killed=0 survived=0 dead=0 left_out=0
+# What a mutant left running, a worker without its order to die, say, would take
+# the processor from the next ones.
+end_leftovers() {
+    local process
+    for process in /proc/[0-9]*; do
+        case $(readlink "$process/exe") in
+        "$build"/*) kill -9 "${process#/proc/}" 2>/dev/null ;;
+        esac
+    done
+}
+
 one() { # FILE LINE COLUMN LENGTH REPLACEMENT
     local file=$1 line=$2 from=$SECONDS tests by='' what result programs
     if ! is_usable "$file"; then
@@ -216,6 +227,7 @@ one() { # FILE LINE COLUMN LENGTH REPLACEMENT
             result=survived survived=$((survived + 1))
         fi
     fi
+    end_leftovers
     printf '%-9s %4d s  %s:%s  %s  ->  %s%s\n' "$result" $((SECONDS - from)) \
         "$file" "$line" "$what" "$5" "${by:+  ($(head -n 1 <<<"$by"))}"
     # Not by mv: the time of the file must change, too. It stays listed in
