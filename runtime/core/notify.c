@@ -490,16 +490,21 @@ static wharf_status check_timed(const wi_signal_way *way, int timeout_ms)
                    wharf_mechanism_name(way->mechanism), way->reason);
 }
 
-wharf_status wharf_notify_wait(wharf_notify *notify, int from,
-                               wharf_stream stream, int timeout_ms)
+static wharf_status enter_wait(const char *call, const wharf_notify *notify,
+                               int from, int timeout_ms)
 {
-    wharf_status status = enter(__func__, notify);
+    wharf_status status = enter(call, notify);
     if (status == WHARF_OK)
         status = check_waiter(notify);
     if (status == WHARF_OK)
         status = check_recorder(notify, from);
-    if (status == WHARF_OK)
-        status = check_timeout(timeout_ms);
+    return status == WHARF_OK ? check_timeout(timeout_ms) : status;
+}
+
+wharf_status wharf_notify_wait(wharf_notify *notify, int from,
+                               wharf_stream stream, int timeout_ms)
+{
+    wharf_status status = enter_wait(__func__, notify, from, timeout_ms);
     if (status == WHARF_OK)
         status = check_stream(notify, stream);
     if (status != WHARF_OK)
@@ -519,13 +524,7 @@ wharf_status wharf_notify_wait(wharf_notify *notify, int from,
 wharf_status wharf_notify_wait_host(wharf_notify *notify, int from,
                                     int timeout_ms)
 {
-    wharf_status status = enter(__func__, notify);
-    if (status == WHARF_OK)
-        status = check_waiter(notify);
-    if (status == WHARF_OK)
-        status = check_recorder(notify, from);
-    if (status == WHARF_OK)
-        status = check_timeout(timeout_ms);
+    wharf_status status = enter_wait(__func__, notify, from, timeout_ms);
     if (status != WHARF_OK)
         return wi_call_end(status);
     wi_deadline deadline = deadline_of(notify, timeout_ms);

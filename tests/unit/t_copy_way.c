@@ -15,6 +15,9 @@ static const uint64_t sizes[] = {1,
                                  (16 << 20) + 1,
                                  UINT64_C(1) << 40};
 
+static const wi_copy_facts between_gpus = {
+    .kernels = true, .to = WI_COPY_PLACE_PEER, .from = WI_COPY_PLACE_DEVICE};
+
 static wi_copy_box line(uint64_t bytes)
 {
     static char memory[64];
@@ -130,9 +133,7 @@ static void most(void)
 /* Rows, and how the two sides are aligned. */
 static void shapes(void)
 {
-    wi_copy_facts f = {.kernels = true,
-                       .to = WI_COPY_PLACE_PEER,
-                       .from = WI_COPY_PLACE_DEVICE};
+    wi_copy_facts f = between_gpus;
     wi_copy_box rows = line(8191), odd = line(65536);
 
     rows.rows = 1 << 20;
@@ -157,9 +158,7 @@ static void shapes(void)
 
 static void known(void)
 {
-    wi_copy_facts f = {.kernels = true,
-                       .to = WI_COPY_PLACE_PEER,
-                       .from = WI_COPY_PLACE_DEVICE};
+    wi_copy_facts f = between_gpus;
     wi_copy_box narrow = line(64), odd = line(70000);
 
     narrow.rows = 1 << 20;
