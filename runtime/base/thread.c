@@ -34,6 +34,16 @@ void wi_cond_init(pthread_cond_t *cond)
     pthread_condattr_destroy(&monotonic);
 }
 
+uint64_t wi_thread_serial(void)
+{
+    static uint64_t last;
+    static _Thread_local uint64_t mine;
+
+    if (mine == 0)
+        mine = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    return mine;
+}
+
 bool wi_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
                   wi_deadline deadline)
 {

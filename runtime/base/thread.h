@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/clock.h"
 #include "wharf/status.h"
@@ -13,6 +14,10 @@
  * WHARF_EOS names `what` ("a thread that ..."). */
 wharf_status wi_thread_start(pthread_t *thread, void *(*body)(void *),
                              void *argument, const char *what);
+
+/* Of the calling thread: 1 up, no other thread of the process ever has it,
+ * while a pthread_t is used again after a join. */
+uint64_t wi_thread_serial(void);
 
 /* A condition for wi_cond_wait. */
 void wi_cond_init(pthread_cond_t *cond);

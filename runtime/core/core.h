@@ -287,7 +287,7 @@ struct wharf_event {
     uint64_t complete;        /* highest number seen complete here; atomic */
     pthread_mutex_t lock;     /* guards what follows, and records */
     wharf_stream last_stream; /* owner: of the last record */
-    pthread_t last_thread;    /* and its caller */
+    uint64_t last_thread;     /* and its caller, wi_thread_serial */
     uint32_t *word;           /* event_word.c; NULL: driver events alone */
     uint32_t word_first;      /* its value before the slot's first record */
     bool word_only;           /* no rank needs a driver event */

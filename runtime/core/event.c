@@ -12,6 +12,7 @@
 #include "base/handles.h"
 #include "base/mem.h"
 #include "base/stat.h"
+#include "base/thread.h"
 #include "core/core.h"
 #include "core/signal.h"
 
@@ -287,7 +288,7 @@ static wharf_status follow_last(wharf_event *event, wharf_stream stream,
 {
     wi_event *ring = event->device_event[last % WI_EVENT_RING];
     bool same = stream == event->last_stream &&
-                pthread_equal(event->last_thread, pthread_self());
+                event->last_thread == wi_thread_serial();
     if (last == 0 || same)
         return WHARF_OK;
     if (event->word)
@@ -322,7 +323,7 @@ static wharf_status record_locked(wharf_event *event, wharf_stream stream,
     if (status != WHARF_OK)
         return status;
     event->last_stream = stream;
-    event->last_thread = pthread_self();
+    event->last_thread = wi_thread_serial();
     /* Release: who sees the number sees the handle, and on the host backend
      * all that was written before. */
     __atomic_store_n(&slot->issued, next, __ATOMIC_RELEASE);
@@ -439,6 +440,14 @@ static wharf_status ring_event(wharf_event *event, uint64_t number,
                                          &event->device_event[k]);
     *out = event->device_event[k];
     pthread_mutex_unlock(&event->lock);
+    if (status == WHARF_OK)
+        return WHARF_OK;
+    /* The driver says no more than that the handle of a dead rank is bad. */
+    wharf_error cause = *wi_error_record();
+    wharf_status alive = wi_comm_check_alive(event->node->comm, event->owner);
+    if (alive != WHARF_OK)
+        return alive;
+    *wi_error_record() = cause;
     return status;
 }
 
@@ -546,9 +555,9 @@ static wharf_status poll_complete(wharf_event *event, uint64_t number,
                            "record %llu of rank %d was issued and is not "
                            "complete",
                            (unsigned long long)number, event->owner);
-        if (event->owner != event->node->rank && wi_pauses_long(&pauses)) {
-            status = wi_comm_check_alive(event->node->comm, event->owner);
-            if (status != WHARF_OK)
+        if (wi_pauses_long(&pauses)) {
+            status = query_owner(event, number);
+            if (status != WHARF_ENOTREADY)
                 return status;
         }
         wi_pauses_take(&pauses);

@@ -126,7 +126,7 @@ struct wharf_ring {
     uint64_t waited; /* ALL, producer: slots whose release this stream was made
                         to wait for */
     wharf_stream waited_stream;
-    pthread_t waited_thread;  /* default streams may be one a thread */
+    uint64_t waited_thread;   /* default streams may be one a thread */
     int64_t *dead_ns;         /* when each rank was found dead; 0: it was not */
     bool orphan;              /* the producer is dead; atomic */
     bool let_go;              /* and this rank's streams do not wait for it */

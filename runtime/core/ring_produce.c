@@ -5,6 +5,7 @@
  * first, so that for every slot it is known who has to release it.
  */
 #include "base/error.h"
+#include "base/thread.h"
 #include "core/ring.h"
 
 /* Words that were not used for so many slots are set anew before they could be
@@ -165,7 +166,7 @@ static wharf_status wait_released(wharf_ring *ring, wharf_stream stream,
                                   uint64_t slots)
 {
     bool same = ring->waited_stream == stream &&
-                pthread_equal(ring->waited_thread, pthread_self());
+                ring->waited_thread == wi_thread_serial();
     uint64_t known = same ? ring->waited : slots - 1;
     int count = 0;
     if (slots <= known)
@@ -186,7 +187,7 @@ static wharf_status wait_released(wharf_ring *ring, wharf_stream stream,
         return status;
     ring->waited = slots;
     ring->waited_stream = stream;
-    ring->waited_thread = pthread_self();
+    ring->waited_thread = wi_thread_serial();
     return WHARF_OK;
 }
 

@@ -80,6 +80,8 @@ foreach(case reset reset_and_on)
   wharf_group_test(NAME t_node_fault NP 3 LABELS fake SUFFIX ${case}.ipc
                    ARGS ${case} ENV WHARF_HANDLE=ipc)
 endforeach()
+wharf_group_test(NAME t_node_fault NP 3 LABELS fake gpu SUFFIX reset_twice
+                 ARGS reset_twice)
 wharf_group_test(NAME t_node_fault NP 3 LABELS fake gpu SUFFIX reset_and_look
                  ARGS reset_and_look ENV WHARF_LOG=none)
 wharf_group_test(NAME t_node_fault NP 2 LABELS fake gpu

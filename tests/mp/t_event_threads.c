@@ -138,7 +138,16 @@ static void *late_thread(void *argument)
     return NULL;
 }
 
-/* Records complete in the order of their numbers, on such streams too. */
+static void *later_thread(void *argument)
+{
+    late *l = argument;
+
+    T_OK(wharf_event_record(l->event, PER_THREAD, NULL));
+    return NULL;
+}
+
+/* Records complete in the order of their numbers, on such streams too; the
+ * second thread may well have the pthread_t of the first. */
 static void per_thread_streams(void)
 {
     wharf_node *node = t_open();
@@ -150,7 +159,8 @@ static void per_thread_streams(void)
     if (t_me == 0) {
         T_CHECK(pthread_create(&thread, NULL, late_thread, &l) == 0);
         T_CHECK(pthread_join(thread, NULL) == 0);
-        T_OK(wharf_event_record(l.event, PER_THREAD, NULL));
+        T_CHECK(pthread_create(&thread, NULL, later_thread, &l) == 0);
+        T_CHECK(pthread_join(thread, NULL) == 0);
         t_pause_us(20000);
         T_STATUS(WHARF_ENOTREADY, wharf_event_query(l.event, 2));
     }

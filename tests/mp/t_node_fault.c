@@ -221,6 +221,21 @@ static void reset_and_on(void)
     t_close(node);
 }
 
+/* The second context is reset as the first one was. */
+static void reset_twice(void)
+{
+    wharf_buffer *more = NULL;
+
+    reset_and_on();
+    node = t_open();
+    if (t_me == ruined)
+        t_driver_reset(node, false);
+    t_barrier();
+    T_FAILS(MPI_COMM_WORLD, WHARF_EFAULT, ruined, "cuCtxGetId",
+            wharf_buffer_attach(node, 100000, NULL, &more));
+    close_and_check();
+}
+
 /* Words that the GPU reports to and the CPU looks at, and what messages to
  * other nodes go through: the CPU may look after the reset as well. */
 typedef struct looked_at {
@@ -317,6 +332,7 @@ int main(int argc, char **argv)
         {"write_protected", write_protected},
         {"reset", reset},
         {"reset_and_on", reset_and_on},
+        {"reset_twice", reset_twice},
         {"reset_and_look", reset_and_look},
     };
     int level;

@@ -374,7 +374,7 @@ struct fc_stream {
     uint64_t handle; /* 0: a context's own stream */
     fc_ctx *ctx;
     fc_stream *next;
-    pthread_t user; /* of a per-thread one */
+    uint64_t user; /* the thread of a per-thread one */
     int refs;
     unsigned flags;
     int priority;

@@ -107,6 +107,7 @@ void fc_handle_hold(uint64_t handle)
 
     slots[i].object = NULL;
     slots[i].with_context = true;
+    made_again = false;
 }
 
 uint64_t fc_handle_again(uint64_t handle, void *object)

@@ -346,16 +346,21 @@ CUresult fc_ctx_drain(fc_ctx *ctx)
     return r;
 }
 
+/* Under fc.lock. No pthread_t, which later threads have again. */
 static fc_stream *per_thread(fc_ctx *ctx)
 {
+    static uint64_t last;
+    static __thread uint64_t user;
     fc_stream *s = ctx->per_thread;
 
-    while (s && !pthread_equal(s->user, pthread_self()))
+    if (user == 0)
+        user = ++last;
+    while (s && s->user != user)
         s = s->next;
     if (s)
         return s;
     s = fc_stream_new(ctx, CU_STREAM_DEFAULT, 0);
-    s->user = pthread_self();
+    s->user = user;
     s->next = ctx->per_thread;
     ctx->per_thread = s;
     return s;
